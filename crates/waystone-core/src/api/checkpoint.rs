@@ -1,0 +1,281 @@
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::clock::Timestamp;
+use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
+
+/// Saves the current context as a new checkpoint and returns its id. The checkpoint is on disk when this returns. A
+/// context equal to the session's newest checkpoint is not saved again. Save whenever losing the work since the last
+/// save would hurt: after a decision, a finished step, before a risky one.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SaveCheckpoint {
+    /// The run of work this belongs to. Leave out for the first save: a new session is made and its id returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// Everything needed to go on from here, as a JSON object. Kept exactly as given.
+    pub context: Map<String, Value>,
+    /// A name, tags and other small fields to find this checkpoint by. At most 16 KiB. A named or tagged checkpoint is
+    /// never pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+    /// Save even if nothing changed since the newest checkpoint.
+    #[serde(default)]
+    pub force: bool,
+    /// The body of work this session belongs to. Inferred from the working directory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Who saves; the client's name when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// What kind of work the session runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Fail with CONFLICT unless this is the session's newest checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_checkpoint_id: Option<CheckpointId>,
+    /// The checkpoint of this session that the context continues; the newest when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_checkpoint_id: Option<CheckpointId>,
+    /// A retry with the same key and the same request gets the first answer, for 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What a client attaches to a checkpoint: an object whose `name` and `tags`, when present, have been checked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Metadata(Map<String, Value>);
+
+impl Metadata {
+    pub fn new(object: Map<String, Value>) -> Result<Self, String> {
+        const BYTES_MAX: usize = 16 * 1024;
+        const TEXT_MAX: usize = 256;
+        const TAGS_MAX: usize = 64;
+        let size = serde_json::to_string(&object).map_or(usize::MAX, |text| text.len());
+        if size > BYTES_MAX {
+            return Err(format!("metadata has {size} bytes, at most {BYTES_MAX} are allowed"));
+        }
+        let short = |value: &Value| value.as_str().is_some_and(|text| (1..=TEXT_MAX).contains(&text.chars().count()));
+        if object.get("name").is_some_and(|name| !short(name)) {
+            return Err(format!("metadata.name must be text of 1 to {TEXT_MAX} characters"));
+        }
+        let good_tags = |tags: &Value| tags.as_array().is_some_and(|tags| tags.len() <= TAGS_MAX && tags.iter().all(short));
+        if object.get("tags").is_some_and(|tags| !good_tags(tags)) {
+            return Err(format!(
+                "metadata.tags must be an array of at most {TAGS_MAX} texts of 1 to {TEXT_MAX} characters"
+            ));
+        }
+        Ok(Self(object))
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.0.get("name").and_then(Value::as_str)
+    }
+
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        self.0.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// Whether every word of `query` occurs in one of the texts or numbers, whatever the case.
+    pub fn has_words(&self, query: &str) -> bool {
+        fn occurs(value: &Value, word: &str) -> bool {
+            match value {
+                Value::String(text) => text.to_lowercase().contains(word),
+                Value::Number(number) => number.to_string().contains(word),
+                Value::Array(items) => items.iter().any(|item| occurs(item, word)),
+                Value::Object(map) => map.values().any(|item| occurs(item, word)),
+                Value::Null | Value::Bool(_) => false,
+            }
+        }
+        query.to_lowercase().split_whitespace().all(|word| self.0.values().any(|value| occurs(value, word)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(Map::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Metadata {
+    fn schema_name() -> Cow<'static, str> {
+        "Metadata".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "description": "A short name for people." },
+                "tags": { "type": "array", "items": { "type": "string" }, "description": "Words to filter by." }
+            }
+        })
+    }
+}
+
+/// What became of a save.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedCheckpoint {
+    /// The new checkpoint, or the one that holds the same context already.
+    pub checkpoint_id: CheckpointId,
+    /// The session it belongs to.
+    pub session_id: SessionId,
+    /// SAVED: on disk. SKIPPED_UNCHANGED: the newest checkpoint holds this context already.
+    pub status: SaveStatus,
+    /// Size of the checkpoint as stored, compressed.
+    pub size_bytes: u64,
+    /// When the checkpoint was saved.
+    pub created_at: Timestamp,
+    /// The checkpoint it continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_checkpoint_id: Option<CheckpointId>,
+    /// What of the request had no effect, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// How to get the context back.
+    pub next: NextCall,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SaveStatus {
+    Saved,
+    SkippedUnchanged,
+}
+
+/// A call that is useful next.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct NextCall {
+    pub tool: &'static str,
+    pub arguments: Map<String, Value>,
+}
+
+/// Gets a saved context back, whole: a checkpoint by its id, or the latest of a session. Give exactly one of the two.
+/// Use it to resume work after a restart or in a new conversation.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoadCheckpoint {
+    /// The checkpoint to load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<CheckpointId>,
+    /// The session whose latest checkpoint to load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+}
+
+/// A checkpoint without its context.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    pub checkpoint_id: CheckpointId,
+    pub session_id: SessionId,
+    /// The body of work its session belongs to.
+    pub project_id: ProjectId,
+    /// When it was saved.
+    pub created_at: Timestamp,
+    /// Size as stored, compressed.
+    pub size_bytes: u64,
+    /// What the client attached, as given.
+    pub metadata: Metadata,
+    /// Who saved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// What kind of work it is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// The checkpoint it continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_checkpoint_id: Option<CheckpointId>,
+    /// SHA-256 of the context's canonical form: equal contexts have equal hashes.
+    pub context_hash: String,
+    /// It was pruned or deleted, and will be removed when its grace period ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
+}
+
+/// A checkpoint with its context.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadedCheckpoint {
+    #[serde(flatten)]
+    pub checkpoint: Checkpoint,
+    /// The context as it was saved.
+    #[schemars(with = "Map<String, Value>")]
+    pub context: Box<RawValue>,
+    /// Newer checkpoints of the session are damaged; this is the newest good one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub degraded: bool,
+    /// The damaged checkpoints that were passed over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<CheckpointId>,
+}
+
+/// Lists checkpoints without their contexts, newest first: to find one to resume from. Filters narrow it down together.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListCheckpoints {
+    /// Only checkpoints of this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// Only checkpoints of this project's sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Only checkpoints whose name, tags or metadata contain every one of these words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// Only checkpoints that have every one of these tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Only checkpoints saved with this workflow id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Only checkpoints saved by this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// Only checkpoints saved at or after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Only checkpoints saved before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// How many to return, 1 to 1000.
+    #[serde(default = "ListCheckpoints::default_limit")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub limit: u32,
+    /// How many to skip.
+    #[serde(default)]
+    pub offset: u32,
+    /// `nextCursor` of the page before: goes on exactly where it ended, also when checkpoints were added meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+impl ListCheckpoints {
+    pub fn default_limit() -> u32 {
+        20
+    }
+}
+
+/// One page of a list of checkpoints, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointPage {
+    pub checkpoints: Vec<Checkpoint>,
+    /// How many match, on all pages.
+    pub total: u64,
+    /// There are more after this page.
+    pub has_more: bool,
+    /// Give this as `cursor` to get the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}

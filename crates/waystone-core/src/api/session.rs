@@ -1,0 +1,60 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::id::{ProjectId, SessionId, WorkflowId};
+
+/// One run of work, with what its checkpoints add up to.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    pub id: SessionId,
+    /// The body of work it belongs to.
+    pub project_id: ProjectId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// When it was first saved.
+    pub created_at: Timestamp,
+    /// When it was last saved or loaded.
+    pub last_accessed_at: Timestamp,
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Size of all its checkpoints as stored.
+    pub total_size_bytes: u64,
+    pub checkpoint_count: u64,
+}
+
+/// Lists sessions, last used first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListSessions {
+    /// Only sessions of this project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// How many to return, 1 to 1000.
+    #[serde(default = "ListSessions::default_limit")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub limit: u32,
+    /// `nextCursor` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+impl ListSessions {
+    pub fn default_limit() -> u32 {
+        50
+    }
+}
+
+/// One page of a list of sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPage {
+    pub sessions: Vec<Session>,
+    /// There are more after this page.
+    pub has_more: bool,
+    /// Give this as `cursor` to get the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}

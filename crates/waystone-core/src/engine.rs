@@ -1,0 +1,80 @@
+//! The engine: one method for each thing a client can ask for. The methods are in one file per noun.
+
+mod checkpoint;
+mod session;
+mod status;
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result, Unavailable};
+use crate::id::ProjectId;
+use crate::store::SharedStore;
+
+/// What may be kept, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Checkpoints of a session, before the oldest without name, tag or branch is archived.
+    pub checkpoints_max: u64,
+    /// A context as JSON text.
+    pub context_bytes_max: u64,
+    /// A checkpoint as stored.
+    pub checkpoint_bytes_max: u64,
+    /// All checkpoints of a session as stored.
+    pub session_bytes_max: u64,
+    /// All checkpoints as stored.
+    pub total_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            checkpoints_max: 100,
+            context_bytes_max: 64 * MIB,
+            checkpoint_bytes_max: 10 * MIB,
+            session_bytes_max: 1024 * MIB,
+            total_bytes_max: 10 * 1024 * MIB,
+        }
+    }
+}
+
+/// Cheap to clone; all clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    store: SharedStore,
+    clock: Arc<dyn Clock>,
+    limits: Arc<Limits>,
+    /// The project of a request that names none.
+    project: ProjectId,
+}
+
+impl Engine {
+    pub fn new(store: SharedStore, clock: Arc<dyn Clock>, limits: Limits, project: ProjectId) -> Self {
+        Self { store, clock, limits: Arc::new(limits), project }
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Writes what is pending and lets go of the store. The last call to an engine.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+/// Runs work that may take over a millisecond where it holds up no other request.
+async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
+        Err(Error::StorageUnavailable { reason: Unavailable::Broken, message: format!("the work was aborted: {panic}") })
+    })
+}
+
+fn check_limit(limit: u32) -> Result<()> {
+    if (1..=1000).contains(&limit) {
+        Ok(())
+    } else {
+        Err(Error::InvalidInput(format!("limit is {limit}, it must be from 1 to 1000")))
+    }
+}

@@ -1,0 +1,226 @@
+//! Checkpoints: immutable saves of one session's context.
+//!
+//! This file only orders the steps. When two contexts are equal is in [`crate::canon`], how bytes are packed in
+//! [`crate::pack`], what is tested inside the transaction in `waystone-store/src/sqlite/checkpoint.rs`.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Engine, check_limit, offload};
+use crate::api::{
+    CheckpointPage, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, NextCall, SaveCheckpoint, SaveStatus,
+    SavedCheckpoint,
+};
+use crate::canon::{Hash, hash_object};
+use crate::error::{Error, Result};
+use crate::id::{CheckpointId, ProjectId, SessionId};
+use crate::json::DEPTH_MAX;
+use crate::pack::{Packed, pack};
+use crate::store::{Added, Idempotency, NewCheckpoint, Scope, StoredCheckpoint, Wanted};
+
+impl Engine {
+    /// Saves `request.context`, unless it equals the session's newest checkpoint.
+    pub async fn save_checkpoint(&self, scope: &Scope, request: SaveCheckpoint) -> Result<SavedCheckpoint> {
+        let scope = scope.acting_as(request.agent_id.as_ref());
+        let engine = self.clone();
+        let mut new = offload(move || engine.prepare_checkpoint(request)).await?;
+        let mut added = self.store.add_checkpoint(&scope, new.clone()).await?;
+        if let Added::Unchanged(head) = &added
+            && !self.can_be_read(&scope, &head.checkpoint_id).await?
+        {
+            new.force = true;
+            added = self.store.add_checkpoint(&scope, new.clone()).await?;
+        }
+        Ok(match added {
+            Added::New(checkpoint) => SavedCheckpoint::of(checkpoint, SaveStatus::Saved),
+            Added::Unchanged(head) => SavedCheckpoint {
+                warnings: dropped_by_skip(&new),
+                ..SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged)
+            },
+        })
+    }
+
+    /// A skipped save stands on the checkpoint it equals, so that one must be whole.
+    async fn can_be_read(&self, scope: &Scope, id: &CheckpointId) -> Result<bool> {
+        let Some(stored) = self.store.find_checkpoint(scope, &Wanted::ById(id.clone())).await? else {
+            return Ok(false);
+        };
+        match unpack(stored).await {
+            Err(Error::CheckpointCorrupt { .. }) => Ok(false),
+            done => done.map(|_| true),
+        }
+    }
+
+    /// Everything about a save that needs no other data: checked, hashed, packed.
+    fn prepare_checkpoint(&self, request: SaveCheckpoint) -> Result<NewCheckpoint> {
+        let context_hash = hash_object(&request.context)
+            .ok_or_else(|| Error::InvalidInput(format!("context is nested deeper than {DEPTH_MAX} levels")))?;
+        let packed = self.pack_context(&request.context)?;
+        let workflow = request.workflow_id.as_ref().map_or("", |id| id.as_str());
+        let correlation = Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]);
+        let idempotency = request.idempotency_key.clone().map(|key| Idempotency {
+            key,
+            request_hash: fingerprint(&request, &self.project, &context_hash),
+        });
+        let metadata = request.metadata.unwrap_or_default();
+        Ok(NewCheckpoint {
+            id: self.fresh_id()?,
+            session: request.session_id.map_or_else(|| self.fresh_id(), Ok)?,
+            project_named: request.project_id.is_some(),
+            project: request.project_id.unwrap_or_else(|| self.project.clone()),
+            at: self.clock.now(),
+            agent: request.agent_id,
+            workflow: request.workflow_id,
+            metadata,
+            context_hash,
+            correlation,
+            packed,
+            force: request.force,
+            expected_head: request.expected_checkpoint_id,
+            parent: request.parent_checkpoint_id,
+            idempotency,
+            checkpoints_max: self.limits.checkpoints_max,
+            session_bytes_max: self.limits.session_bytes_max,
+            total_bytes_max: self.limits.total_bytes_max,
+        })
+    }
+
+    fn pack_context(&self, context: &Map<String, Value>) -> Result<Packed> {
+        let text = serde_json::to_vec(context).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        let (actual, max) = (text.len() as u64, self.limits.context_bytes_max);
+        if actual > max {
+            return Err(Error::PayloadTooLarge { what: "context", actual, max });
+        }
+        let packed = pack(&text).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        if packed.bytes.len() as u64 > self.limits.checkpoint_bytes_max {
+            return Err(Error::QuotaExceeded {
+                message: format!(
+                    "the checkpoint has {} bytes compressed, at most {} are kept",
+                    packed.bytes.len(),
+                    self.limits.checkpoint_bytes_max
+                ),
+                setting: "MAX_CHECKPOINT_BYTES",
+            });
+        }
+        Ok(packed)
+    }
+
+    fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
+        self.clock.new_id().parse().map_err(Error::InvalidInput)
+    }
+
+    /// The checkpoint that was asked for, or the session's newest one that can be read.
+    pub async fn load_checkpoint(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
+        let loaded = match (request.checkpoint_id, request.session_id) {
+            (Some(id), None) => self.load_by_id(scope, id).await,
+            (None, Some(session)) => self.load_latest(scope, session).await,
+            (Some(_), Some(_)) => {
+                Err(Error::InvalidInput("checkpointId and sessionId are both given; give one of them".to_owned()))
+            }
+            (None, None) => Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned())),
+        }?;
+        self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
+        Ok(loaded)
+    }
+
+    async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
+        let stored = self.store.find_checkpoint(scope, &Wanted::ById(id.clone())).await?;
+        let stored = stored.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?;
+        let error = match unpack(stored).await {
+            Err(Error::CheckpointCorrupt { damage, .. }) => damage,
+            done => return done,
+        };
+        let nearest = self.newest_good_before(scope, id.clone()).await?.map(|(good, _)| good.checkpoint.checkpoint_id);
+        Err(Error::CheckpointCorrupt { id, damage: error, nearest })
+    }
+
+    async fn load_latest(&self, scope: &Scope, session: SessionId) -> Result<LoadedCheckpoint> {
+        let stored = self.store.find_checkpoint(scope, &Wanted::Latest(session.clone())).await?;
+        let stored = stored.ok_or(Error::SessionNotFound(session))?;
+        let id = stored.checkpoint.checkpoint_id.clone();
+        let damage = match unpack(stored).await {
+            Err(Error::CheckpointCorrupt { damage, .. }) => damage,
+            done => return done,
+        };
+        match self.newest_good_before(scope, id.clone()).await? {
+            Some((good, skipped)) => Ok(LoadedCheckpoint { degraded: true, skipped, ..good }),
+            None => Err(Error::CheckpointCorrupt { id, damage, nearest: None }),
+        }
+    }
+
+    /// The newest checkpoint before the damaged `id` that can be read, and the damaged ones from `id` down to it.
+    async fn newest_good_before(
+        &self,
+        scope: &Scope,
+        id: CheckpointId,
+    ) -> Result<Option<(LoadedCheckpoint, Vec<CheckpointId>)>> {
+        let mut damaged = vec![id.clone()];
+        let mut wanted = Wanted::Before(id);
+        while let Some(stored) = self.store.find_checkpoint(scope, &wanted).await? {
+            let id = stored.checkpoint.checkpoint_id.clone();
+            match unpack(stored).await {
+                Err(Error::CheckpointCorrupt { .. }) => damaged.push(id.clone()),
+                done => return Ok(Some((done?, damaged))),
+            }
+            wanted = Wanted::Before(id);
+        }
+        Ok(None)
+    }
+
+    pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
+        check_limit(request.limit)?;
+        self.store.list_checkpoints(scope, &request).await
+    }
+}
+
+impl SavedCheckpoint {
+    fn of(checkpoint: crate::api::Checkpoint, status: SaveStatus) -> Self {
+        let arguments = Map::from_iter([("sessionId".to_owned(), checkpoint.session_id.as_str().into())]);
+        Self {
+            checkpoint_id: checkpoint.checkpoint_id,
+            session_id: checkpoint.session_id,
+            status,
+            size_bytes: checkpoint.size_bytes,
+            created_at: checkpoint.created_at,
+            parent_checkpoint_id: checkpoint.parent_checkpoint_id,
+            warnings: Vec::new(),
+            next: NextCall { tool: "workflow_checkpoint_load", arguments },
+        }
+    }
+}
+
+/// What a request asked for besides its context, and did not get because nothing was saved.
+fn dropped_by_skip(new: &NewCheckpoint) -> Vec<String> {
+    let dropped = [("metadata", new.metadata != Metadata::default()), ("parentCheckpointId", new.parent.is_some())];
+    let warn = |(field, given): (&str, bool)| {
+        given.then(|| format!("{field} was not kept: the context is unchanged, so nothing was saved; set force to save it"))
+    };
+    dropped.into_iter().filter_map(warn).collect()
+}
+
+async fn unpack(stored: StoredCheckpoint) -> Result<LoadedCheckpoint> {
+    offload(move || {
+        let id = &stored.checkpoint.checkpoint_id;
+        let corrupt = |damage: String| Error::CheckpointCorrupt { id: id.clone(), damage, nearest: None };
+        let text = stored.packed.unpack().map_err(|damage| corrupt(damage.to_string()))?;
+        let text = String::from_utf8(text).map_err(|error| corrupt(error.to_string()))?;
+        let context = RawValue::from_string(text).map_err(|error| corrupt(error.to_string()))?;
+        Ok(LoadedCheckpoint { checkpoint: stored.checkpoint, context, degraded: false, skipped: Vec::new() })
+    })
+    .await
+}
+
+/// The hash by which a retry is recognised: the request without its key, with the context by its own hash.
+fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Hash) -> Hash {
+    let rest = json!({
+        "sessionId": request.session_id,
+        "metadata": request.metadata,
+        "force": request.force,
+        "projectId": request.project_id.as_ref().unwrap_or(project),
+        "agentId": request.agent_id,
+        "workflowId": request.workflow_id,
+        "expectedCheckpointId": request.expected_checkpoint_id,
+        "parentCheckpointId": request.parent_checkpoint_id,
+    });
+    Hash::of_parts(&[&context_hash.0, rest.to_string().as_bytes()])
+}

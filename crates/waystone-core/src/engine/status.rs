@@ -1,0 +1,12 @@
+//! What the store holds, for a person who wonders.
+
+use super::Engine;
+use crate::api::Status;
+use crate::error::Result;
+use crate::store::Scope;
+
+impl Engine {
+    pub async fn status(&self, scope: &Scope) -> Result<Status> {
+        self.store.status(scope).await
+    }
+}

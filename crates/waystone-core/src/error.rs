@@ -1,0 +1,121 @@
+//! Everything that can go wrong for a caller, and the one table from it to code, HTTP status and hint.
+
+use serde_json::{Value, json};
+
+use crate::api::{ErrorBody, ErrorReply};
+use crate::id::{CheckpointId, SessionId};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    InvalidInput(String),
+    #[error("there is no checkpoint `{0}`")]
+    CheckpointNotFound(CheckpointId),
+    #[error("there is no session `{0}`")]
+    SessionNotFound(SessionId),
+    #[error("{message}")]
+    Conflict { message: String, details: Value },
+    #[error("checkpoint `{id}` is damaged: {damage}")]
+    CheckpointCorrupt { id: CheckpointId, damage: String, nearest: Option<CheckpointId> },
+    #[error("{what} has {actual} bytes, at most {max} are taken")]
+    PayloadTooLarge { what: &'static str, actual: u64, max: u64 },
+    #[error("{message}")]
+    QuotaExceeded { message: String, setting: &'static str },
+    #[error("{message}")]
+    StorageUnavailable { reason: Unavailable, message: String },
+}
+
+/// Why storage cannot be used, where a caller or a person would act differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unavailable {
+    /// Others were writing for too long.
+    Busy,
+    /// No space left.
+    Full,
+    /// The database cannot be read.
+    Damaged,
+    /// Anything else: permissions, a missing device, a failed sync.
+    Broken,
+}
+
+impl Unavailable {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Full => "full",
+            Self::Damaged => "damaged",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl Error {
+    /// Code, HTTP status and the next action.
+    fn row(&self) -> (&'static str, u16, &'static str) {
+        match self {
+            Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct the named field and call again"),
+            Self::CheckpointNotFound(_) => {
+                ("CHECKPOINT_NOT_FOUND", 404, "list checkpoints to find its id, or load the latest of its session")
+            }
+            Self::SessionNotFound(_) => {
+                ("SESSION_NOT_FOUND", 404, "list checkpoints without a session id to see which sessions there are")
+            }
+            Self::Conflict { .. } => ("CONFLICT", 409, "load the newest state, reconcile, and call again"),
+            Self::CheckpointCorrupt { .. } => {
+                ("CHECKPOINT_CORRUPT", 422, "load details.nearestCheckpointId, the newest good one before it")
+            }
+            Self::PayloadTooLarge { .. } => ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise the named limit"),
+            Self::QuotaExceeded { .. } => {
+                ("STORAGE_QUOTA_EXCEEDED", 413, "remove what is no longer needed, or raise details.setting")
+            }
+            Self::StorageUnavailable { reason: Unavailable::Busy, .. } => {
+                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; try again")
+            }
+            Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
+                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; free disk space and try again")
+            }
+            Self::StorageUnavailable { .. } => {
+                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; see the log file in the data directory")
+            }
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        self.row().0
+    }
+
+    pub fn http_status(&self) -> u16 {
+        self.row().1
+    }
+
+    pub fn hint(&self) -> &'static str {
+        self.row().2
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::Conflict { details, .. } => details.clone(),
+            Self::CheckpointNotFound(id) => json!({ "checkpointId": id }),
+            Self::SessionNotFound(id) => json!({ "sessionId": id }),
+            Self::CheckpointCorrupt { id, nearest, .. } => json!({ "checkpointId": id, "nearestCheckpointId": nearest }),
+            Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
+            Self::QuotaExceeded { setting, .. } => json!({ "setting": setting }),
+            Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
+            Self::InvalidInput(_) => json!({}),
+        }
+    }
+
+    /// The error as it goes over the wire.
+    pub fn reply(&self) -> ErrorReply {
+        ErrorReply {
+            error: ErrorBody {
+                code: self.code().to_owned(),
+                message: self.to_string(),
+                details: self.details(),
+                hint: self.hint().to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What JSON we take, and how we read it.
+//!
+//! A context must come back equal, so what cannot be kept is refused by name: integers outside 64 bits, numbers beyond
+//! a double, duplicate keys, lone surrogates, nesting without end. [`parse_strict`] sees the text and finds all of these.
+//! Where a library parsed before us the text is gone; [`check_parsed`] then refuses what may have been such an integer.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Levels of nesting in a context: `{}` is one.
+pub const DEPTH_MAX: usize = 128;
+
+/// Levels that a request may put around a context.
+const ENVELOPE_DEPTH_MAX: usize = 8;
+
+/// Reads `text` into a value that holds all of it, or says what cannot be held.
+pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
+    scan(text)?;
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = Strict.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
+    deserializer.end().map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+/// Reads JSON that a client framed: bounded in depth, but the last of duplicate keys counts and large integers become
+/// doubles, as in the libraries that parse for us elsewhere. Follow it with [`check_parsed`].
+pub fn parse_framed<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
+    if depth(text) > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
+        return Err(too_deep());
+    }
+    read_bounded(text).map_err(|error| error.to_string())
+}
+
+/// Reads JSON that we wrote ourselves, whose depth was bounded then.
+pub fn parse_trusted<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
+    read_bounded(text)
+}
+
+fn read_bounded<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Refuses a value that may have lost something before we saw it, naming where it stands.
+pub fn check_parsed(value: &Value) -> Result<(), String> {
+    let mut path = Vec::new();
+    check_at(value, &mut path)
+}
+
+fn check_at<'a>(value: &'a Value, path: &mut Vec<&'a str>) -> Result<(), String> {
+    match value {
+        Value::Number(number) if may_be_rounded_integer(number) => Err(format!(
+            "the number {number} at /{} is an integer beyond 64 bits and cannot be kept; send it as a string",
+            path.join("/")
+        )),
+        Value::Array(items) => items.iter().try_for_each(|item| check_at(item, path)),
+        Value::Object(map) => map.iter().try_for_each(|(key, item)| {
+            path.push(key);
+            let checked = check_at(item, path);
+            path.pop();
+            checked
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a parser may have made this double from an integer that fits neither i64 nor u64.
+fn may_be_rounded_integer(number: &Number) -> bool {
+    match number.as_f64() {
+        Some(double) if number.is_f64() => double.fract() == 0.0 && !(-TWO_POW_63 < double && double < TWO_POW_64),
+        _ => false,
+    }
+}
+
+pub(crate) const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
+pub(crate) const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
+
+fn too_deep() -> String {
+    format!("JSON is nested deeper than {DEPTH_MAX} levels")
+}
+
+/// Levels of nesting, counted on the text so that nothing recurses before the bound is known.
+fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+    for &byte in text {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Finds on the text what a parsed value no longer shows: too much depth, and integers that would be rounded.
+fn scan(text: &[u8]) -> Result<(), String> {
+    if depth(text) > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
+        return Err(too_deep());
+    }
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'"' {
+            rest = after_string(tail);
+        } else if byte == b'-' || byte.is_ascii_digit() {
+            let length = tail.iter().take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b)).count();
+            let literal = &text[text.len() - tail.len() - 1..text.len() - tail.len() + length];
+            check_integer(&String::from_utf8_lossy(literal))?;
+            rest = &tail[length..];
+        }
+    }
+    Ok(())
+}
+
+fn after_string(text: &[u8]) -> &[u8] {
+    let mut escaped = false;
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return &text[at + 1..],
+            _ => {}
+        }
+    }
+    &[]
+}
+
+fn check_integer(literal: &str) -> Result<(), String> {
+    let integer = !literal.contains(['.', 'e', 'E']);
+    if integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {
+        let shown: String = literal.chars().take(40).collect();
+        return Err(format!("the integer {shown} does not fit into 64 bits and cannot be kept; send it as a string"));
+    }
+    Ok(())
+}
+
+/// Builds a [`Value`] and refuses duplicate keys.
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element_seed(Strict)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("duplicate key `{}`", key.escape_debug())));
+            }
+            map.insert(key, access.next_value_seed(Strict)?);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_can_be_kept_is_read_as_it_stands() {
+        let check = |text: &str| assert_eq!(parse_strict(text.as_bytes()).unwrap().to_string(), text);
+        check(r#"{"z":1,"a":[1.0,-0.0,0.1,1e20,9007199254740993,-9223372036854775808,18446744073709551615]}"#);
+        check(r#"{"text":"99999999999999999999999 \" \\","é":null,"t":true}"#);
+        check(&format!("{}{}", "[".repeat(128), "]".repeat(128)));
+    }
+
+    #[test]
+    fn text_that_cannot_be_kept_is_refused_by_name() {
+        let check = |text: &str, names: &str| {
+            let error = parse_strict(text.as_bytes()).unwrap_err();
+            assert!(error.contains(names), "{text}: {error}");
+        };
+        check(r#"{"n":18446744073709551616}"#, "18446744073709551616");
+        check(r#"[-9223372036854775809]"#, "-9223372036854775809");
+        check(r#"{"n":1e999}"#, "out of range");
+        check(r#"{"a":{"k":1,"k":2}}"#, "duplicate key `k`");
+        check(r#"{"s":"\ud800"}"#, "surrogate");
+        check(r#"{"a":1} x"#, "trailing");
+        check(&format!("{}{}", "[".repeat(137), "]".repeat(137)), "128 levels");
+    }
+
+    #[test]
+    fn invalid_utf_8_is_refused() {
+        assert!(parse_strict(b"{\"a\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn a_parsed_value_is_refused_where_an_integer_may_have_been_rounded() {
+        let check = |text: &str, good: bool| {
+            let value: Value = parse_framed(text.as_bytes()).unwrap();
+            assert_eq!(check_parsed(&value).is_ok(), good, "{text}");
+        };
+        check("[1152921504606846977, 18446744073709551615, -9223372036854775808, 1.5, 0.1, 1e15]", true);
+        check("[18446744073709551616]", false);
+        check("[-9223372036854775809]", false);
+        let value = serde_json::json!({ "a": { "b": [1e300] } });
+        assert!(check_parsed(&value).unwrap_err().contains("/a/b"));
+    }
+}

@@ -1,0 +1,18 @@
+//! What Waystone does.
+//!
+//! [`Engine`] has one method for each thing a client can ask for; every face (MCP, REST, CLI) calls the same ones.
+//! It reaches the outside only through the boundaries [`store::Store`] and [`clock::Clock`]: nothing in this crate opens
+//! a file, reads the environment or the time, or makes a random number.
+
+pub mod api;
+pub mod canon;
+pub mod clock;
+pub mod engine;
+pub mod error;
+pub mod id;
+pub mod json;
+pub mod pack;
+pub mod store;
+
+pub use engine::{Engine, Limits};
+pub use error::{Error, Result};

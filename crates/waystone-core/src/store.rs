@@ -1,0 +1,123 @@
+//! The boundary to where things are kept.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::api::{
+    Checkpoint, CheckpointPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status,
+};
+use crate::canon::Hash;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
+use crate::pack::Packed;
+
+/// Whose data a call is about and who makes it. Comes from the connection, never from a request's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    pub space: i64,
+    pub actor: String,
+}
+
+impl Scope {
+    /// The one space of a single machine.
+    pub fn local(actor: impl Into<String>) -> Self {
+        Self { space: 1, actor: actor.into() }
+    }
+
+    /// The same scope, on behalf of `agent` when there is one.
+    pub fn acting_as(&self, agent: Option<&AgentId>) -> Self {
+        let actor = agent.map_or_else(|| self.actor.clone(), |agent| agent.as_str().to_owned());
+        Self { space: self.space, actor }
+    }
+}
+
+/// A checkpoint to be added, with everything that must be decided inside the transaction.
+#[derive(Debug, Clone)]
+pub struct NewCheckpoint {
+    pub id: CheckpointId,
+    pub session: SessionId,
+    /// The project when the session must be made.
+    pub project: ProjectId,
+    /// The project the request named: an existing session must be in it.
+    pub project_named: bool,
+    pub at: Timestamp,
+    pub agent: Option<AgentId>,
+    pub workflow: Option<WorkflowId>,
+    pub metadata: Metadata,
+    pub context_hash: Hash,
+    pub correlation: Hash,
+    pub packed: Packed,
+    /// Add it even if the newest checkpoint holds the same context.
+    pub force: bool,
+    pub expected_head: Option<CheckpointId>,
+    pub parent: Option<CheckpointId>,
+    pub idempotency: Option<Idempotency>,
+    /// How many checkpoints a session may have before the oldest is archived.
+    pub checkpoints_max: u64,
+    pub session_bytes_max: u64,
+    pub total_bytes_max: u64,
+}
+
+/// What makes a retry recognisable.
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    pub key: IdempotencyKey,
+    pub request_hash: Hash,
+}
+
+/// What became of a [`NewCheckpoint`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Added {
+    New(Checkpoint),
+    /// The session's newest checkpoint, which holds the same context.
+    Unchanged(Checkpoint),
+}
+
+/// Which checkpoint to load.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    ById(CheckpointId),
+    Latest(SessionId),
+    /// The newest of the same session that is older than this one.
+    Before(CheckpointId),
+}
+
+/// A checkpoint as it is kept, not yet unpacked.
+#[derive(Debug, Clone)]
+pub struct StoredCheckpoint {
+    pub checkpoint: Checkpoint,
+    pub packed: Packed,
+}
+
+/// Everything that must be found again, bytes included.
+///
+/// Every method is one transaction. `Ok` means the change is durable; `Err` means nothing changed. Implemented by
+/// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
+    /// session when there is none. All tests and the insert are atomic.
+    async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;
+
+    /// The checkpoint with its bytes; `None` when there is none before the wanted one.
+    async fn find_checkpoint(&self, scope: &Scope, wanted: &Wanted) -> Result<Option<StoredCheckpoint>>;
+
+    /// Takes note that `id` was loaded. The record is written with a later commit, at the latest when the store closes:
+    /// a load must not wait for the disk.
+    fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp);
+
+    async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage>;
+
+    async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session>;
+
+    async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage>;
+
+    async fn status(&self, scope: &Scope) -> Result<Status>;
+
+    /// Writes what was only noted and lets go of the data directory. Later calls fail.
+    async fn close(&self);
+}
+
+pub type SharedStore = Arc<dyn Store>;

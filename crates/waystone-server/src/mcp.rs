@@ -1,0 +1,117 @@
+//! The MCP face: one list of tools, each of which is one engine method.
+//!
+//! A failed call is a tool result with `isError`, so that the model sees it; only malformed protocol is a JSON-RPC error.
+//! No state is kept for a connection: every call carries the ids it needs.
+
+mod checkpoint;
+mod frame;
+mod stdio;
+mod tool;
+
+use std::sync::Arc;
+
+use rmcp::ErrorData;
+use rmcp::ServerHandler;
+use rmcp::ServiceExt;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
+use waystone_core::Engine;
+use waystone_core::store::Scope;
+
+use stdio::Stdio;
+use tool::Tool;
+
+/// What a client may keep of the list of tools: it changes only with the program.
+const TOOLS_TTL_MS: u64 = 3_600_000;
+/// A client's name becomes the actor of its operations; no more of it is kept.
+const ACTOR_LENGTH_MAX: usize = 128;
+
+const INSTRUCTIONS: &str = "Waystone keeps your working context safe across restarts. Save with workflow_checkpoint_save \
+    whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
+    workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list.";
+
+/// Every tool there is.
+fn tools() -> Vec<Tool> {
+    checkpoint::tools().into()
+}
+
+#[derive(Clone)]
+pub struct Mcp {
+    engine: Engine,
+    /// Who acts when the client does not give its name.
+    user: Arc<str>,
+    tools: Arc<[Tool]>,
+}
+
+impl Mcp {
+    pub fn new(engine: Engine, user: &str) -> Self {
+        Self { engine, user: user.into(), tools: tools().into() }
+    }
+
+    /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
+    /// answered first.
+    pub async fn serve_stdio(self, stop: impl Future<Output = ()>) -> Result<(), String> {
+        let transport = Stdio::start(self.engine.limits().context_bytes_max);
+        tokio::pin!(stop);
+        let service = tokio::select! {
+            started = self.serve(transport) => match started {
+                Ok(service) => service,
+                Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            },
+            () = &mut stop => return Ok(()),
+        };
+        let stopper = service.cancellation_token();
+        let ended = service.waiting();
+        tokio::pin!(ended);
+        let ended = tokio::select! {
+            ended = &mut ended => ended,
+            () = &mut stop => {
+                stopper.cancel();
+                ended.await
+            }
+        };
+        ended.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn scope(&self, context: &RequestContext<RoleServer>) -> Scope {
+        let client = context.client_info().map(|client| client.name).filter(|name| !name.trim().is_empty());
+        let actor = client.unwrap_or_else(|| self.user.to_string());
+        Scope::local(actor.chars().take(ACTOR_LENGTH_MAX).collect::<String>())
+    }
+}
+
+impl ServerHandler for Mcp {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("waystone", env!("CARGO_PKG_VERSION")).with_title("Waystone"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.tools.iter().map(|tool| tool.definition.clone()).collect();
+        Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(TOOLS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
+        self.tools.iter().find(|tool| tool.definition.name == name).map(|tool| tool.definition.clone())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = self.tools.iter().find(|tool| tool.definition.name == request.name);
+        let tool = tool.ok_or_else(|| ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None))?;
+        let scope = self.scope(&context);
+        Ok(tool.call(self.engine.clone(), scope, request.arguments.unwrap_or_default()).await.into())
+    }
+}

@@ -1,0 +1,107 @@
+//! What can be learned of a frame that cannot be parsed: whose request it was, so that its sender is not left waiting.
+
+use rmcp::model::RequestId;
+
+/// Texts longer than this are neither an id nor a method.
+const TEXT_MAX: usize = 256;
+
+/// Looks for `id` and `method` of the outermost object, byte by byte, in JSON that may be broken, too deep, or too long to
+/// be kept.
+#[derive(Debug, Default)]
+pub(super) struct Envelope {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// The text or number being read at the outermost level.
+    token: Vec<u8>,
+    /// The key whose value is being read.
+    key: Vec<u8>,
+    id: Option<RequestId>,
+    method: Option<String>,
+}
+
+impl Envelope {
+    pub(super) fn of(frame: &[u8]) -> Self {
+        let mut envelope = Self::default();
+        envelope.feed(frame);
+        envelope
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.take(byte));
+    }
+
+    pub(super) fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
+    pub(super) fn is_tool_call(&self) -> bool {
+        self.method.as_deref() == Some("tools/call")
+    }
+
+    fn take(&mut self, byte: u8) {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return self.keep(byte);
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                self.keep(byte);
+            }
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.end_value();
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 => self.key = std::mem::take(&mut self.token),
+            b',' => self.end_value(),
+            _ if byte.is_ascii_whitespace() => {}
+            _ => self.keep(byte),
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.depth == 1 && self.token.len() <= TEXT_MAX {
+            self.token.push(byte);
+        }
+    }
+
+    fn end_value(&mut self) {
+        if self.depth != 1 {
+            return;
+        }
+        let token = std::mem::take(&mut self.token);
+        match self.key.as_slice() {
+            b"\"id\"" => self.id = serde_json::from_slice(&token).ok(),
+            b"\"method\"" => self.method = serde_json::from_slice(&token).ok(),
+            _ => {}
+        }
+        self.key.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_broken_frame_is_found() {
+        let check = |frame: &str, id: Option<&str>, is_tool_call: bool| {
+            let envelope = Envelope::of(frame.as_bytes());
+            let found = envelope.id().map(|id| id.to_string());
+            assert_eq!((found.as_deref(), envelope.is_tool_call()), (id, is_tool_call), "{frame}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"id":9,"s":"\ud800"}}"#, Some("7"), true);
+        check(r#"{"method" : "tools/call", "params":{"a":[1e999]}, "id" : "x-1" }"#, Some("x-1"), true);
+        check(r#"{"id":3,"method":"tools/list","params":{"#, Some("3"), false);
+        check(r#"{"params":{"id":3},"note":"\"id\":4,"}"#, None, false);
+        check("not json at all, \"id\":4", None, false);
+        check(&format!(r#"{{"id":5,"deep":{}}}"#, "[".repeat(5000)), Some("5"), false);
+    }
+}

@@ -1,0 +1,178 @@
+//! Frames over standard input and output, one a line.
+//!
+//! Lines are bounded in length, and large ones are parsed where they hold up no other request. A line that cannot be taken
+//! is answered when it was a request: its sender would wait for ever otherwise.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, ServerJsonRpcMessage, ServerResult};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex, mpsc};
+use waystone_core::{Error, json};
+
+use super::frame::Envelope;
+use super::tool::failure;
+
+/// What a request may put around a context.
+const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+/// Lines over this size are parsed on the blocking pool.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+const QUEUE_MAX: usize = 16;
+
+pub(super) struct Stdio {
+    incoming: mpsc::Receiver<ClientJsonRpcMessage>,
+    output: Arc<Output>,
+}
+
+impl Stdio {
+    /// Starts reading. A line may hold a context of `context_bytes_max` and what goes around it.
+    pub(super) fn start(context_bytes_max: u64) -> Self {
+        let (reader, writer) = stdio_pipes();
+        let output = Arc::new(Output(Mutex::new(writer)));
+        let (sender, incoming) = mpsc::channel(QUEUE_MAX);
+        let line_max = usize::try_from(context_bytes_max + ENVELOPE_BYTES_MAX).unwrap_or(usize::MAX);
+        let input = Input { reader: BufReader::with_capacity(64 * 1024, reader), line_max };
+        tokio::spawn(input.run(sender, Arc::clone(&output)));
+        Self { incoming, output }
+    }
+}
+
+impl Transport<RoleServer> for Stdio {
+    type Error = io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move { output.send(&message).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.incoming.close();
+        Ok(())
+    }
+}
+
+struct Output(Mutex<StdioWriter>);
+
+impl Output {
+    async fn send(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        let mut writer = self.0.lock().await;
+        writer.write_all(&line).await?;
+        writer.flush().await
+    }
+}
+
+struct Input {
+    reader: BufReader<StdioReader>,
+    line_max: usize,
+}
+
+/// A line as far as it was kept.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong { envelope: Envelope, length: u64 },
+}
+
+impl Input {
+    async fn run(mut self, sender: mpsc::Sender<ClientJsonRpcMessage>, output: Arc<Output>) {
+        loop {
+            let line = match self.next_line().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return,
+                Err(error) => return tracing::warn!(%error, "standard input cannot be read"),
+            };
+            match self.parse(line).await {
+                Ok(None) => {}
+                Ok(Some(message)) => {
+                    if sender.send(message).await.is_err() {
+                        return;
+                    }
+                }
+                Err(refusal) => refusal.answer(&output).await,
+            }
+        }
+    }
+
+    /// The next line without its end, or `None` at the end of input. The rest of a line that is too long is read and dropped.
+    async fn next_line(&mut self) -> io::Result<Option<Line>> {
+        let mut line = Vec::new();
+        let mut dropped: Option<(Envelope, u64)> = None;
+        loop {
+            let available = self.reader.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(None);
+            }
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let part = &available[..end.unwrap_or(available.len())];
+            if dropped.is_none() && line.len() + part.len() > self.line_max {
+                dropped = Some((Envelope::of(&line), line.len() as u64));
+                line = Vec::new();
+            }
+            match &mut dropped {
+                None => line.extend_from_slice(part),
+                Some((envelope, length)) => {
+                    envelope.feed(part);
+                    *length += part.len() as u64;
+                }
+            }
+            let consumed = part.len() + usize::from(end.is_some());
+            self.reader.consume(consumed);
+            if end.is_some() {
+                return Ok(Some(match dropped {
+                    None => Line::Whole(line),
+                    Some((envelope, length)) => Line::TooLong { envelope, length },
+                }));
+            }
+        }
+    }
+
+    async fn parse(&self, line: Line) -> Result<Option<ClientJsonRpcMessage>, Box<Refusal>> {
+        match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => Ok(None),
+            Line::Whole(line) if line.len() <= INLINE_BYTES_MAX => parse_line(&line).map(Some),
+            Line::Whole(line) => match tokio::task::spawn_blocking(move || parse_line(&line)).await {
+                Ok(parsed) => parsed.map(Some),
+                Err(_) => Ok(None),
+            },
+            Line::TooLong { envelope, length } => {
+                let error = Error::PayloadTooLarge { what: "the request", actual: length, max: self.line_max as u64 };
+                Err(Box::new(Refusal { envelope, error }))
+            }
+        }
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
+    json::parse_framed(line)
+        .map_err(|error| Box::new(Refusal { envelope: Envelope::of(line), error: Error::InvalidInput(error) }))
+}
+
+/// A line that could not be taken, and why.
+struct Refusal {
+    envelope: Envelope,
+    error: Error,
+}
+
+impl Refusal {
+    /// Tells the sender of a request. Anything else has no one waiting for an answer.
+    async fn answer(&self, output: &Output) {
+        tracing::warn!(code = self.error.code(), "a line on standard input was refused");
+        let Some(id) = self.envelope.id().cloned() else { return };
+        let answer = if self.envelope.is_tool_call() {
+            ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id)
+        } else {
+            ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), Some(id))
+        };
+        if let Err(error) = output.send(&answer).await {
+            tracing::warn!(%error, "standard output cannot be written");
+        }
+    }
+}

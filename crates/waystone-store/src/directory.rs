@@ -1,0 +1,62 @@
+//! The data directory: what is where, and whether it is safe to use.
+
+use std::path::{Path, PathBuf};
+
+use crate::OpenError;
+use crate::platform::{self, Access};
+
+/// A directory that is ours, private and local.
+#[derive(Debug, Clone)]
+pub(crate) struct DataDirectory {
+    root: PathBuf,
+}
+
+impl DataDirectory {
+    /// Makes the directory if it is missing, and refuses one that others own or can read. An empty one of ours is closed
+    /// to others; one that holds something is left as it is, since someone may have opened it on purpose.
+    pub(crate) fn prepare(root: &Path) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
+        platform::create_private_dir(root).map_err(unusable)?;
+        let is_empty = root.read_dir().map_err(unusable)?.next().is_none();
+        match platform::access(root).map_err(unusable)? {
+            Access::Private => {}
+            Access::ForeignOwner => return Err(OpenError::ForeignOwner { path: root.to_owned() }),
+            Access::OpenToOthers { .. } if is_empty => platform::make_private(root).map_err(unusable)?,
+            Access::OpenToOthers { mode } => return Err(OpenError::OpenToOthers { path: root.to_owned(), mode }),
+        }
+        if let Some(kind) = platform::network_file_system(root).map_err(unusable)? {
+            return Err(OpenError::NetworkFileSystem { path: root.to_owned(), kind });
+        }
+        let directory = Self { root: root.to_owned() };
+        platform::create_private_dir(&directory.run()).map_err(unusable)?;
+        Ok(directory)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.root.join("waystone.db")
+    }
+
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
+        self.root.join("waystone.db-wal")
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    pub(crate) fn write_lock(&self) -> PathBuf {
+        self.root.join("write.lock")
+    }
+
+    pub(crate) fn maintenance_lock(&self) -> PathBuf {
+        self.root.join("maintenance.lock")
+    }
+
+    pub(crate) fn run(&self) -> PathBuf {
+        self.root.join("run")
+    }
+}

@@ -1,0 +1,108 @@
+//! Which process may do what. All locks are the kernel's, so they vanish with their holder, however it dies.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::OpenError;
+use crate::directory::DataDirectory;
+use crate::platform::open_private_file;
+
+/// How long a start waits for another process to finish what it does exclusively.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Held by every process for its life: `lock` shared, and a file of its own in `run/` that tells others who is alive.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    _shared: File,
+    own: PathBuf,
+    _own_lock: File,
+}
+
+impl Presence {
+    /// Joins the processes that use the directory. `prepare` runs while this process has it alone, and only when
+    /// `is_prepared` says no, tested again once alone: of many first starts one prepares.
+    pub(crate) fn enter(
+        directory: &DataDirectory,
+        id: &str,
+        is_prepared: impl Fn() -> Result<bool, OpenError>,
+        prepare: impl FnOnce() -> Result<(), OpenError>,
+    ) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+        let file = open_private_file(&directory.lock()).map_err(unusable)?;
+        wait_for(directory, || file.try_lock_shared())?;
+        if !is_prepared()? {
+            file.unlock().map_err(unusable)?;
+            wait_for(directory, || file.try_lock())?;
+            if !is_prepared()? {
+                prepare()?;
+            }
+            file.unlock().map_err(unusable)?;
+            wait_for(directory, || file.try_lock_shared())?;
+        }
+        let (own, own_lock) = claim(directory, id).map_err(unusable)?;
+        Ok(Self { _shared: file, own, _own_lock: own_lock })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.own);
+    }
+}
+
+fn wait_for(directory: &DataDirectory, try_lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), OpenError> {
+    let start = Instant::now();
+    loop {
+        match try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if start.elapsed() < WAIT_MAX => std::thread::sleep(POLL),
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(OpenError::Unusable { path: directory.root().to_owned(), error });
+            }
+        }
+    }
+}
+
+/// Makes `run/<pid>-<id>.lock`, locked before it has that name: no one can take it for a dead process's.
+fn claim(directory: &DataDirectory, id: &str) -> io::Result<(PathBuf, File)> {
+    let name = format!("{}-{id}", std::process::id());
+    let fresh = directory.run().join(format!("{name}.new"));
+    let path = directory.run().join(format!("{name}.lock"));
+    let file = open_private_file(&fresh)?;
+    file.lock()?;
+    std::fs::rename(&fresh, &path)?;
+    Ok((path, file))
+}
+
+/// The processes that have the directory open. Files of dead ones are removed on the way.
+pub(crate) fn processes(directory: &DataDirectory) -> Vec<u32> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir(directory.run()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            match is_alive(&path) {
+                true => pids.extend(pid_of(&path)),
+                false => drop(std::fs::remove_file(&path)),
+            }
+        }
+    }
+    pids.sort_unstable();
+    pids
+}
+
+fn is_alive(path: &Path) -> bool {
+    match File::open(path).map(|file| file.try_lock_shared()) {
+        Ok(Ok(())) | Err(_) => false,
+        Ok(Err(_)) => true,
+    }
+}
+
+fn pid_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.split_once('-')?.0.parse().ok()
+}

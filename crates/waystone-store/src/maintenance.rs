@@ -1,0 +1,65 @@
+//! Housekeeping, by one process at a time: the write-ahead log is folded back into the database, and what was kept for a
+//! while only is forgotten. Whoever holds `maintenance.lock` does it; the others ask again every second.
+
+use std::fs::{File, TryLockError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::platform::open_private_file;
+use crate::sqlite::Upkeep;
+
+const ROUND: Duration = Duration::from_secs(1);
+const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
+
+/// Runs until it is dropped.
+pub(crate) struct Maintenance {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    pub(crate) fn start(upkeep: Upkeep) -> std::io::Result<Self> {
+        let lock = open_private_file(&upkeep.directory.maintenance_lock())?;
+        let (stop, stopped) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("maintenance".to_owned())
+            .spawn(move || run(upkeep, &lock, &stopped))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
+    let mut is_holder = false;
+    let mut expired_at: Option<Instant> = None;
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ROUND) {
+        if !is_holder {
+            match lock.try_lock() {
+                Ok(()) => is_holder = true,
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(error)) => {
+                    tracing::warn!(%error, "cannot take maintenance.lock");
+                    continue;
+                }
+            }
+        }
+        if let Err(error) = upkeep.checkpoint_log() {
+            tracing::warn!(%error, "the write-ahead log could not be checkpointed");
+        }
+        if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND) {
+            match upkeep.expire() {
+                Ok(()) => expired_at = Some(Instant::now()),
+                Err(error) => tracing::warn!(%error, "expired rows could not be removed"),
+            }
+        }
+    }
+}

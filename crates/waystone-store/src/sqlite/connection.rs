@@ -1,0 +1,49 @@
+//! The only place that opens databases, so that every connection has the same settings.
+
+use std::path::Path;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OpenFlags};
+use waystone_core::api::Metadata;
+
+/// For the writer thread and housekeeping. Commits sync the log before they return; checkpoints happen in housekeeping.
+pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;")?;
+    #[cfg(target_os = "macos")]
+    db.execute_batch("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")?;
+    Ok(db)
+}
+
+/// For reads beside the writer. It may write to the shared index of the log, but never to the database.
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    db.execute_batch("PRAGMA query_only = ON;")?;
+    db.create_scalar_function(
+        "has_words",
+        2,
+        FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC,
+        |context| {
+            let metadata = serde_json::from_str(context.get_raw(0).as_str()?).ok().and_then(|map| Metadata::new(map).ok());
+            let query = context.get_raw(1).as_str()?;
+            Ok(metadata.is_some_and(|metadata| metadata.has_words(query)))
+        },
+    )?;
+    Ok(db)
+}
+
+/// For making the schema, when this process has the directory alone.
+pub(crate) fn open_new(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+    Ok(db)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one home of opening databases")]
+fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.set_prepared_statement_cache_capacity(64);
+    db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
+    Ok(db)
+}

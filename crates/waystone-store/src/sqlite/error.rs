@@ -1,0 +1,60 @@
+//! What can go wrong inside a transaction: a decision of ours, or SQLite.
+
+use rusqlite::ErrorCode;
+use waystone_core::Error;
+use waystone_core::error::Unavailable;
+
+#[derive(Debug)]
+pub(crate) enum DbError {
+    Refused(Error),
+    Sqlite(rusqlite::Error),
+}
+
+pub(crate) type DbResult<T> = Result<T, DbError>;
+
+impl From<Error> for DbError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<rusqlite::Error> for DbError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<DbError> for Error {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::Refused(error) => error,
+            DbError::Sqlite(error) => Self::StorageUnavailable { reason: reason(&error), message: format!("storage: {error}") },
+        }
+    }
+}
+
+impl std::fmt::Display for DbError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Sqlite(error) => error.fmt(f),
+        }
+    }
+}
+
+fn reason(error: &rusqlite::Error) -> Unavailable {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Unavailable::Busy,
+        Some(ErrorCode::DiskFull) => Unavailable::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unavailable::Damaged,
+        _ => Unavailable::Broken,
+    }
+}
+
+/// A stored value is not what we write.
+pub(crate) fn unreadable(what: &str, error: impl std::fmt::Display) -> DbError {
+    DbError::Refused(Error::StorageUnavailable {
+        reason: Unavailable::Damaged,
+        message: format!("storage: {what} cannot be read: {error}"),
+    })
+}

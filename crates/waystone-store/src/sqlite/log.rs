@@ -1,0 +1,100 @@
+//! The two logs, appended to inside the caller's transaction: operations, which are kept and chained by their hashes, and
+//! events, which tell subscribers and expire.
+
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+use waystone_core::canon::Hash;
+use waystone_core::clock::Timestamp;
+use waystone_core::store::Scope;
+
+use super::error::DbResult;
+
+/// The first part that an operation's hash covers: the form of the others.
+const HASH_VERSION: &[u8] = &[1];
+
+/// One change, to be numbered and chained.
+pub(crate) struct Operation<'a> {
+    pub(crate) at: Timestamp,
+    /// What became true.
+    pub(crate) kind: &'a str,
+    pub(crate) project: &'a str,
+    /// Handles of what it is about.
+    pub(crate) subject: Vec<String>,
+    /// Ids and small fields; never text of a context, never a secret.
+    pub(crate) payload: Value,
+}
+
+/// Appends `operation` and returns its number.
+pub(crate) fn append(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
+    let (seq, previous): (i64, [u8; 32]) = db
+        .prepare_cached("SELECT operation_seq + 1, operation_hash FROM space WHERE space = ?1")?
+        .query_row(params![scope.space], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut subject = operation.subject.clone();
+    subject.push(handle("project", operation.project));
+    let (subject, payload) = (json!(subject).to_string(), operation.payload.to_string());
+    let payload_hash = Hash::of(payload.as_bytes());
+    let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash);
+    db.prepare_cached(
+        "INSERT INTO operation (space, seq, at_ms, actor, kind, project, subject, payload, payload_hash, hash)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        scope.space,
+        seq,
+        operation.at.ms(),
+        scope.actor,
+        operation.kind,
+        operation.project,
+        subject,
+        payload,
+        payload_hash.0,
+        hash.0,
+    ])?;
+    db.prepare_cached("UPDATE space SET operation_seq = ?2, operation_hash = ?3 WHERE space = ?1")?
+        .execute(params![scope.space, seq, hash.0])?;
+    Ok(seq)
+}
+
+/// Appends `operation` and tells subscribers.
+pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
+    let seq = append(db, scope, operation)?;
+    let event: i64 = db
+        .prepare_cached("UPDATE space SET event_seq = event_seq + 1 WHERE space = ?1 RETURNING event_seq")?
+        .query_row(params![scope.space], |row| row.get(0))?;
+    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(
+        params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()],
+    )?;
+    Ok(seq)
+}
+
+fn chain(
+    previous: &[u8; 32],
+    seq: i64,
+    at: Timestamp,
+    actor: &str,
+    kind: &str,
+    subject: &str,
+    payload_hash: &Hash,
+) -> Hash {
+    Hash::of_parts(&[
+        HASH_VERSION,
+        previous,
+        &seq.to_be_bytes(),
+        &at.ms().to_be_bytes(),
+        actor.as_bytes(),
+        kind.as_bytes(),
+        subject.as_bytes(),
+        &payload_hash.0,
+    ])
+}
+
+pub(crate) fn handle(kind: &str, id: &str) -> String {
+    format!("ws:{kind}:{id}")
+}
+
+/// The next number for a row that has an order of its own.
+pub(crate) fn next_row_seq(db: &Connection, scope: &Scope) -> DbResult<i64> {
+    Ok(db
+        .prepare_cached("UPDATE space SET row_seq = row_seq + 1 WHERE space = ?1 RETURNING row_seq")?
+        .query_row(params![scope.space], |row| row.get(0))?)
+}

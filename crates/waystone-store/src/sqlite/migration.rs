@@ -1,0 +1,68 @@
+//! The schema, made and changed one numbered file at a time. `user_version` is the number of the newest one applied, set in
+//! the same transaction: a crash leaves a file applied or not.
+
+use rusqlite::{Connection, params};
+use waystone_core::clock::Timestamp;
+
+use super::connection::{open_new, open_writer};
+use crate::OpenError;
+use crate::directory::DataDirectory;
+use crate::platform::open_private_file;
+
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_foundation.sql")];
+
+#[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
+pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Whether the schema is the one this program knows. A newer one is an error, and nothing is touched.
+pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
+    let path = directory.database();
+    if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
+        return Ok(false);
+    }
+    let found = open_writer(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(directory, &error))?;
+    if found > VERSION {
+        return Err(OpenError::Newer { path, found, known: VERSION });
+    }
+    Ok(found == VERSION)
+}
+
+/// Applies what is missing. Only for a process that has the directory alone.
+pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
+    let path = directory.database();
+    open_private_file(&path).map_err(|error| OpenError::Unusable { path: path.clone(), error })?;
+    apply(directory, now).map_err(|error| cannot_open(directory, &error))
+}
+
+fn apply(directory: &DataDirectory, now: Timestamp) -> rusqlite::Result<()> {
+    let mut db = open_new(&directory.database())?;
+    for number in version(&db)?..VERSION {
+        let transaction = db.transaction()?;
+        transaction.execute_batch(MIGRATIONS[number as usize])?;
+        if number == 0 {
+            add_first_space(&transaction, now)?;
+        }
+        transaction.pragma_update(None, "user_version", number + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+fn add_first_space(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    db.execute(
+        "INSERT INTO space (space, created_at_ms, row_seq, operation_seq, operation_hash, event_seq, session_count,
+                            checkpoint_count, size_bytes)
+         VALUES (1, ?1, 0, 0, randomblob(32), 0, 0, 0, 0)",
+        params![now.ms()],
+    )?;
+    db.execute("INSERT INTO chain (space, first_seq, genesis) SELECT space, 1, operation_hash FROM space", [])?;
+    Ok(())
+}
+
+pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
+    db.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn cannot_open(directory: &DataDirectory, error: &rusqlite::Error) -> OpenError {
+    OpenError::Database { path: directory.database(), message: error.to_string() }
+}

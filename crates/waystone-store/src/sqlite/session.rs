@@ -1,0 +1,123 @@
+//! Sessions as rows. A session is made by its first checkpoint.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use waystone_core::Error;
+use waystone_core::api::{ListSessions, Session, SessionPage};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::SessionId;
+use waystone_core::store::{NewCheckpoint, Scope};
+
+use super::cursor;
+use super::error::{DbResult, unreadable};
+use super::log::next_row_seq;
+
+/// What a save needs to know of its session.
+pub(crate) struct SessionRow {
+    pub(crate) key: i64,
+    pub(crate) project: String,
+    pub(crate) head: Option<i64>,
+    pub(crate) checkpoint_count: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) is_archived: bool,
+}
+
+pub(crate) fn find_row(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<Option<SessionRow>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT key, project, head, checkpoint_count, size_bytes, archived_at_ms
+             FROM session WHERE space = ?1 AND id = ?2",
+        )?
+        .query_row(params![scope.space, id.as_str()], |row| {
+            Ok(SessionRow {
+                key: row.get(0)?,
+                project: row.get(1)?,
+                head: row.get(2)?,
+                checkpoint_count: row.get(3)?,
+                size_bytes: row.get(4)?,
+                is_archived: row.get::<_, Option<i64>>(5)?.is_some(),
+            })
+        })
+        .optional()?)
+}
+
+/// Adds the session that `new` is the first checkpoint of.
+pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<SessionRow> {
+    let seq = next_row_seq(db, scope)?;
+    db.prepare_cached(
+        "INSERT INTO session (space, id, seq, accessed_seq, project, name, tags, workflow, correlation, created_at_ms,
+                              last_accessed_at_ms, head, checkpoint_count, size_bytes)
+         VALUES (?1, ?2, ?3, ?3, ?4, NULL, '[]', ?5, ?6, ?7, ?7, NULL, 0, 0)",
+    )?
+    .execute(params![
+        scope.space,
+        new.session.as_str(),
+        seq,
+        new.project.as_str(),
+        new.workflow.as_ref().map(|id| id.as_str()),
+        new.correlation.0,
+        new.at.ms(),
+    ])?;
+    let key = db.last_insert_rowid();
+    db.prepare_cached("UPDATE space SET session_count = session_count + 1 WHERE space = ?1")?
+        .execute(params![scope.space])?;
+    let project = new.project.as_str().to_owned();
+    Ok(SessionRow { key, project, head: None, checkpoint_count: 0, size_bytes: 0, is_archived: false })
+}
+
+/// The session was used: it moves to the front of the list.
+pub(crate) fn touch(db: &Connection, scope: &Scope, key: i64, at: Timestamp) -> DbResult<()> {
+    let seq = next_row_seq(db, scope)?;
+    db.prepare_cached(
+        "UPDATE session SET accessed_seq = ?2, last_accessed_at_ms = max(last_accessed_at_ms, ?3) WHERE key = ?1",
+    )?
+    .execute(params![key, seq, at.ms()])?;
+    Ok(())
+}
+
+const COLUMNS: &str = "id, project, name, created_at_ms, last_accessed_at_ms, tags, workflow, size_bytes, \
+                       checkpoint_count, accessed_seq";
+
+fn read(row: &Row<'_>) -> DbResult<Session> {
+    let (id, project, tags): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(5)?);
+    let workflow: Option<String> = row.get(6)?;
+    Ok(Session {
+        id: id.parse().map_err(|error| unreadable("a session's id", error))?,
+        project_id: project.parse().map_err(|error| unreadable("a session's project", error))?,
+        name: row.get(2)?,
+        created_at: Timestamp::from_ms(row.get(3)?),
+        last_accessed_at: Timestamp::from_ms(row.get(4)?),
+        tags: serde_json::from_str(&tags).map_err(|error| unreadable("a session's tags", error))?,
+        workflow_id: workflow.map(|id| id.parse()).transpose().map_err(|error| unreadable("a workflow id", error))?,
+        total_size_bytes: row.get(7)?,
+        checkpoint_count: row.get(8)?,
+    })
+}
+
+pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<Session> {
+    let sql = format!("SELECT {COLUMNS} FROM session WHERE space = ?1 AND id = ?2 AND archived_at_ms IS NULL");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![scope.space, id.as_str()])?;
+    let row = rows.next()?.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+    read(row)
+}
+
+pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListSessions) -> DbResult<SessionPage> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM session
+         WHERE space = ?1 AND accessed_seq < ?2 AND archived_at_ms IS NULL AND (?3 IS NULL OR project = ?3)
+         ORDER BY accessed_seq DESC LIMIT ?4"
+    );
+    let before = cursor::read(filter.cursor.as_deref())?;
+    let project = filter.project_id.as_ref().map(|id| id.as_str());
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![scope.space, before, project, filter.limit + 1])?;
+    let (mut sessions, mut last_seq, mut has_more) = (Vec::new(), None, false);
+    while let Some(row) = rows.next()? {
+        has_more = sessions.len() == filter.limit as usize;
+        if !has_more {
+            last_seq = Some(row.get(9)?);
+            sessions.push(read(row)?);
+        }
+    }
+    Ok(SessionPage { sessions, has_more, next_cursor: last_seq.filter(|_| has_more).map(cursor::write) })
+}

@@ -1,0 +1,83 @@
+//! How replies look on a terminal.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write};
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+pub(crate) struct Out {
+    pub(crate) json: bool,
+}
+
+impl Out {
+    /// Prints `reply` as JSON, or else what `text` makes of it.
+    pub(crate) fn print<T: Serialize>(&self, reply: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        let shown = if self.json { serde_json::to_string_pretty(reply)? } else { text(reply) };
+        match writeln!(std::io::stdout().lock(), "{}", shown.trim_end()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row.iter().map(|cell| plain(cell)));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Two columns: what it is and its value.
+pub(crate) fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    fields.iter().fold(String::new(), |mut text, (name, value)| {
+        let _ = writeln!(text, "{name:width$}  {}", plain(value));
+        text
+    })
+}
+
+/// Stored text with its control characters made visible, so that it cannot steer a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        if c.is_control() {
+            let _ = write!(shown, "{}", c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut amount = count as f64 / 1024.0;
+    if amount < 1.0 {
+        return format!("{count} B");
+    }
+    let mut unit = 0;
+    while amount >= 1024.0 && unit < UNITS.len() - 1 {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_cannot_reach_a_terminal() {
+        assert_eq!(plain("a\u{1b}[31mb\nc\u{9b}d"), "a\\u{1b}[31mb\\u{a}c\\u{9b}d");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (count, shown) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16777216.0 TiB")] {
+            assert_eq!(bytes(count), shown);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `waystone session`
+
+use clap::Subcommand;
+use waystone_core::Engine;
+use waystone_core::api::{ListSessions, Session};
+use waystone_core::id::{ProjectId, SessionId};
+use waystone_core::store::Scope;
+
+use super::render::{Out, bytes, fields, table};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List sessions, last used first
+    List {
+        /// Only sessions of this project
+        #[arg(long = "in", value_name = "PROJECT")]
+        project: Option<ProjectId>,
+        /// How many to show, 1 to 1000
+        #[arg(long, default_value_t = ListSessions::default_limit())]
+        limit: u32,
+        /// Go on after the page that printed this cursor
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show one session
+    Show { session: SessionId },
+}
+
+pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+    match command {
+        Command::List { project, limit, cursor } => {
+            let page = engine.list_sessions(scope, ListSessions { project_id: project, limit, cursor }).await?;
+            out.print(&page, |page| {
+                if page.sessions.is_empty() {
+                    return "No sessions yet. An agent makes one with its first save.".to_owned();
+                }
+                let header = ["SESSION", "PROJECT", "NAME", "CHECKPOINTS", "SIZE", "LAST USED"];
+                let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
+                table(&header, page.sessions.iter().map(row)) + &more.unwrap_or_default()
+            })
+        }
+        Command::Show { session } => {
+            let session = engine.find_session(scope, &session).await?;
+            out.print(&session, |session| {
+                fields(&[
+                    ("session", session.id.to_string()),
+                    ("project", session.project_id.to_string()),
+                    ("name", session.name.clone().unwrap_or_default()),
+                    ("tags", session.tags.join(", ")),
+                    ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
+                    ("created", session.created_at.to_string()),
+                    ("last used", session.last_accessed_at.to_string()),
+                    ("checkpoints", session.checkpoint_count.to_string()),
+                    ("size", bytes(session.total_size_bytes)),
+                ])
+            })
+        }
+    }
+}
+
+fn row(session: &Session) -> Vec<String> {
+    vec![
+        session.id.to_string(),
+        session.project_id.to_string(),
+        session.name.clone().unwrap_or_default(),
+        session.checkpoint_count.to_string(),
+        bytes(session.total_size_bytes),
+        session.last_accessed_at.to_string(),
+    ]
+}

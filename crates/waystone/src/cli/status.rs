@@ -1,0 +1,22 @@
+//! `waystone status`
+
+use waystone_core::Engine;
+use waystone_core::store::Scope;
+
+use super::render::{Out, bytes, fields};
+
+pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+    let status = engine.status(scope).await?;
+    out.print(&status, |status| {
+        fields(&[
+            ("version", status.version.clone()),
+            ("data directory", status.data_dir.clone()),
+            ("schema", status.schema_version.to_string()),
+            ("sessions", status.session_count.to_string()),
+            ("checkpoints", format!("{} in {}", status.checkpoint_count, bytes(status.total_size_bytes))),
+            ("database", bytes(status.database_bytes)),
+            ("operations", status.operation_count.to_string()),
+            ("processes", status.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+        ])
+    })
+}
