@@ -145,10 +145,16 @@ mod tests {
         let check = |value: Value, form: &str| assert_eq!(canonical(&value), form);
         check(json!({ "b": 1, "a": [true, null] }), r#"{"a":[true,null],"b":1}"#);
         check(json!([1.0, -0.0, 0.1, 1e21, 1e-7, 333_333_333.333_333_3]), "[1,0,0.1,1e+21,1e-7,333333333.3333333]");
-        check(json!([1u64 << 60, (1u64 << 60) + 1, u64::MAX]), "[1152921504606846976,1152921504606846977,18446744073709551615]");
+        check(
+            json!([1u64 << 60, (1u64 << 60) + 1, u64::MAX]),
+            "[1152921504606846976,1152921504606846977,18446744073709551615]",
+        );
         check(json!([1_152_921_504_606_846_976.0]), "[1152921504606846976]");
         check(json!("\u{8}\t\n\u{c}\r\"\\\u{1f}é\u{2028}"), "\"\\b\\t\\n\\f\\r\\\"\\\\\\u001fé\u{2028}\"");
-        check(json!({ "\u{20ac}": 1, "\u{1f600}": 2, "\u{fb33}": 3 }), "{\"\u{20ac}\":1,\"\u{1f600}\":2,\"\u{fb33}\":3}");
+        check(
+            json!({ "\u{20ac}": 1, "\u{1f600}": 2, "\u{fb33}": 3 }),
+            "{\"\u{20ac}\":1,\"\u{1f600}\":2,\"\u{fb33}\":3}",
+        );
     }
 
     #[test]
@@ -163,7 +169,9 @@ mod tests {
         match (a, b) {
             (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
                 (Some(a), Some(b)) => a == b,
-                (Some(whole), None) => b.as_f64().is_some_and(|b| b.fract() == 0.0 && b.abs() < 1e30 && b as i128 == whole),
+                (Some(whole), None) => {
+                    b.as_f64().is_some_and(|b| b.fract() == 0.0 && b.abs() < 1e30 && b as i128 == whole)
+                }
                 (None, Some(_)) => equal(&Value::Number(b.clone()), &Value::Number(a.clone())),
                 (None, None) => a.as_f64() == b.as_f64(),
             },
@@ -176,7 +184,8 @@ mod tests {
     }
 
     fn any_number() -> impl Strategy<Value = Value> {
-        let near = prop::sample::select(vec![0i128, 1 << 53, 1 << 60, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63)]);
+        let near =
+            prop::sample::select(vec![0i128, 1 << 53, 1 << 60, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63)]);
         prop_oneof![
             (near, -2i128..3).prop_filter_map("fits", |(near, offset)| {
                 let whole = near + offset;
@@ -190,11 +199,13 @@ mod tests {
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![any_number(), any::<bool>().prop_map(Value::from), "[ab\"\\n]{0,2}".prop_map(Value::from)];
+        let leaf =
+            prop_oneof![any_number(), any::<bool>().prop_map(Value::from), "[ab\"\\n]{0,2}".prop_map(Value::from)];
         leaf.prop_recursive(3, 12, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::vec(("[ab]{1,2}", inner), 0..3).prop_map(|entries| Value::Object(entries.into_iter().collect())),
+                prop::collection::vec(("[ab]{1,2}", inner), 0..3)
+                    .prop_map(|entries| Value::Object(entries.into_iter().collect())),
             ]
         })
     }

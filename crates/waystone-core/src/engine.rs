@@ -67,7 +67,10 @@ impl Engine {
 /// Runs work that may take over a millisecond where it holds up no other request.
 async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
-        Err(Error::StorageUnavailable { reason: Unavailable::Broken, message: format!("the work was aborted: {panic}") })
+        Err(Error::StorageUnavailable {
+            reason: Unavailable::Broken,
+            message: format!("the work was aborted: {panic}"),
+        })
     })
 }
 

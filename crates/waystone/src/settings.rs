@@ -79,7 +79,9 @@ fn origin_of(root: &Path) -> Option<String> {
     let config = std::fs::read_to_string(root.join(".git").join("config")).ok()?;
     let section = config.split("[remote \"origin\"]").nth(1)?;
     let section = section.split("\n[").next()?;
-    section.lines().find_map(|line| Some(line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?.trim().to_owned()))
+    section
+        .lines()
+        .find_map(|line| Some(line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -96,7 +98,8 @@ mod tests {
             config.map(|config| std::fs::write(root.join(".git/config"), config).unwrap());
             project_of(&root)
         };
-        let (first, other, plain) = (clone("a/my app", Some(config)), clone("b/my app", Some(config)), clone("c", None));
+        let (first, other, plain) =
+            (clone("a/my app", Some(config)), clone("b/my app", Some(config)), clone("c", None));
         assert_eq!(first, other);
         assert!(first.starts_with("my-app-") && first.len() == "my-app-".len() + 8, "{first}");
         assert!(plain.starts_with("c-") && !plain.ends_with(&first[7..]), "{plain}");

@@ -64,7 +64,8 @@ impl Metadata {
         if object.get("name").is_some_and(|name| !short(name)) {
             return Err(format!("metadata.name must be text of 1 to {TEXT_MAX} characters"));
         }
-        let good_tags = |tags: &Value| tags.as_array().is_some_and(|tags| tags.len() <= TAGS_MAX && tags.iter().all(short));
+        let good_tags =
+            |tags: &Value| tags.as_array().is_some_and(|tags| tags.len() <= TAGS_MAX && tags.iter().all(short));
         if object.get("tags").is_some_and(|tags| !good_tags(tags)) {
             return Err(format!(
                 "metadata.tags must be an array of at most {TAGS_MAX} texts of 1 to {TEXT_MAX} characters"

@@ -58,10 +58,10 @@ impl Engine {
         let packed = self.pack_context(&request.context)?;
         let workflow = request.workflow_id.as_ref().map_or("", |id| id.as_str());
         let correlation = Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]);
-        let idempotency = request.idempotency_key.clone().map(|key| Idempotency {
-            key,
-            request_hash: fingerprint(&request, &self.project, &context_hash),
-        });
+        let idempotency = request
+            .idempotency_key
+            .clone()
+            .map(|key| Idempotency { key, request_hash: fingerprint(&request, &self.project, &context_hash) });
         let metadata = request.metadata.unwrap_or_default();
         Ok(NewCheckpoint {
             id: self.fresh_id()?,
@@ -117,7 +117,9 @@ impl Engine {
             (Some(_), Some(_)) => {
                 Err(Error::InvalidInput("checkpointId and sessionId are both given; give one of them".to_owned()))
             }
-            (None, None) => Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned())),
+            (None, None) => {
+                Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned()))
+            }
         }?;
         self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
         Ok(loaded)
@@ -193,7 +195,9 @@ impl SavedCheckpoint {
 fn dropped_by_skip(new: &NewCheckpoint) -> Vec<String> {
     let dropped = [("metadata", new.metadata != Metadata::default()), ("parentCheckpointId", new.parent.is_some())];
     let warn = |(field, given): (&str, bool)| {
-        given.then(|| format!("{field} was not kept: the context is unchanged, so nothing was saved; set force to save it"))
+        given.then(|| {
+            format!("{field} was not kept: the context is unchanged, so nothing was saved; set force to save it")
+        })
     };
     dropped.into_iter().filter_map(warn).collect()
 }

@@ -43,7 +43,7 @@ impl Tool {
         Reply: Serialize + JsonSchema,
         Answer: Future<Output = Result<Reply>> + Send,
     {
-        let (input, description) = schema::<Request>();
+        let (input, description) = schema::<Request>(SchemaSettings::draft2020_12());
         let annotations = ToolAnnotations::with_title(title)
             .read_only(matches!(effect, Effect::Reads))
             .destructive(false)
@@ -51,7 +51,7 @@ impl Tool {
             .open_world(false);
         let definition = rmcp::model::Tool::new(name, description, input)
             .with_title(title)
-            .with_raw_output_schema(schema::<Reply>().0.into())
+            .with_raw_output_schema(schema::<Reply>(SchemaSettings::draft2020_12().for_serialize()).0.into())
             .with_annotations(annotations);
         let call = move |engine, scope, arguments| -> Pin<Box<dyn Future<Output = Result<String>> + Send>> {
             let method = method.clone();
@@ -67,14 +67,22 @@ impl Tool {
     pub(super) async fn call(&self, engine: Engine, scope: Scope, arguments: JsonObject) -> CallToolResult {
         match (self.call)(engine, scope, arguments).await {
             Ok(text) if text.len() <= INLINE_BYTES_MAX => render(text),
-            Ok(text) => tokio::task::spawn_blocking(|| render(text)).await.unwrap_or_else(|error| {
-                CallToolResult::error(vec![ContentBlock::text(error.to_string())])
-            }),
+            Ok(text) => tokio::task::spawn_blocking(|| render(text))
+                .await
+                .unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.to_string())])),
             Err(error) => {
-                tracing::info!(tool = %self.definition.name, code = error.code(), %error, "a call failed");
+                log(&self.definition.name, &error);
                 failure(&error)
             }
         }
+    }
+}
+
+/// A message may quote what was sent, so only what storage says goes to the log.
+fn log(tool: &str, error: &Error) {
+    match error {
+        Error::StorageUnavailable { .. } => tracing::error!(tool, code = error.code(), %error, "a call failed"),
+        _ => tracing::info!(tool, code = error.code(), "a call failed"),
     }
 }
 
@@ -88,7 +96,8 @@ fn parse<Request: DeserializeOwned>(arguments: JsonObject) -> Result<Request> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let path = error.path().to_string();
         let message = error.into_inner().to_string();
-        Error::InvalidInput(if path == "." { message } else { format!("{path}: {message}") })
+        let is_named = path == "." || message.starts_with("unknown field");
+        Error::InvalidInput(if is_named { message } else { format!("{path}: {message}") })
     })
 }
 
@@ -102,23 +111,36 @@ fn render(text: String) -> CallToolResult {
 }
 
 /// The schema of a type, whole in one object, and its description apart.
-fn schema<T: JsonSchema>() -> (JsonObject, String) {
-    let mut settings = SchemaSettings::draft2020_12();
+fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> (JsonObject, String) {
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    RecursiveTransform(plain_integers).transform(&mut schema);
+    RecursiveTransform(plain_types).transform(&mut schema);
     let object = schema.ensure_object();
-    let description = object.remove("description").and_then(|text| text.as_str().map(unwrap_lines)).unwrap_or_default();
+    let description =
+        object.remove("description").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();
     object.remove("title");
     (std::mem::take(object), description)
 }
 
-/// Formats such as `uint32` are Rust's, not JSON Schema's, and clients warn about them.
-fn plain_integers(schema: &mut Schema) {
-    let is_ours = |format: &Value| format.as_str().is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
-    if schema.get("format").is_some_and(is_ours) {
-        schema.remove("format");
+/// Says what models and clients understand: formats such as `uint32` are Rust's, not JSON Schema's; a field that may be left
+/// out need not be said to take `null` as well; lines of a description end where the source did.
+fn plain_types(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let is_ours =
+        |format: &Value| format.as_str().is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
+    if object.get("format").is_some_and(is_ours) {
+        object.remove("format");
+    }
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [kind] = types.as_slice() {
+            let kind = kind.clone();
+            object.insert("type".to_owned(), kind);
+        }
+    }
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = unwrap_lines(text);
     }
 }
 

@@ -81,7 +81,8 @@ fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
         Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
         None => format!("session `{}` has no checkpoint, so `{expected}` is not its newest", new.session),
     };
-    Err(Error::Conflict { message, details: json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected }) }.into())
+    Err(Error::Conflict { message, details: json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected }) }
+        .into())
 }
 
 fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
@@ -102,7 +103,13 @@ fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCh
 }
 
 /// Archives the oldest checkpoints that have no name, tag or branch, until there is room for one more.
-fn prune(db: &Connection, scope: &Scope, session: &SessionRow, parent: Option<i64>, new: &NewCheckpoint) -> DbResult<()> {
+fn prune(
+    db: &Connection,
+    scope: &Scope,
+    session: &SessionRow,
+    parent: Option<i64>,
+    new: &NewCheckpoint,
+) -> DbResult<()> {
     let excess = (session.checkpoint_count + 1).saturating_sub(new.checkpoints_max);
     if excess == 0 {
         return Ok(());
@@ -149,7 +156,13 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, parent: Option<i6
     add_to_counts(db, scope, session.key, -i64::try_from(prunable.len()).unwrap_or(i64::MAX), 0)
 }
 
-fn insert(db: &Connection, scope: &Scope, session: &SessionRow, parent: Option<i64>, new: &NewCheckpoint) -> DbResult<i64> {
+fn insert(
+    db: &Connection,
+    scope: &Scope,
+    session: &SessionRow,
+    parent: Option<i64>,
+    new: &NewCheckpoint,
+) -> DbResult<i64> {
     let operation_seq = append_and_publish(
         db,
         scope,
@@ -261,7 +274,8 @@ fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Optio
         let message = format!("idempotency key `{}` was used for another request", idempotency.key);
         return Err(Error::Conflict { message, details: json!({ "idempotencyKey": idempotency.key }) }.into());
     }
-    let reply: Map<String, Value> = serde_json::from_str(&reply).map_err(|error| unreadable("a first answer", error))?;
+    let reply: Map<String, Value> =
+        serde_json::from_str(&reply).map_err(|error| unreadable("a first answer", error))?;
     let id = reply.get("checkpointId").and_then(Value::as_str).unwrap_or_default();
     let id: CheckpointId = id.parse().map_err(|error| unreadable("a first answer", error))?;
     let checkpoint = find_by_id(db, scope, &id)?.ok_or(Error::CheckpointNotFound(id))?;

@@ -24,7 +24,8 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
         2,
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC,
         |context| {
-            let metadata = serde_json::from_str(context.get_raw(0).as_str()?).ok().and_then(|map| Metadata::new(map).ok());
+            let metadata =
+                serde_json::from_str(context.get_raw(0).as_str()?).ok().and_then(|map| Metadata::new(map).ok());
             let query = context.get_raw(1).as_str()?;
             Ok(metadata.is_some_and(|metadata| metadata.has_words(query)))
         },

@@ -28,7 +28,9 @@ impl From<DbError> for Error {
     fn from(error: DbError) -> Self {
         match error {
             DbError::Refused(error) => error,
-            DbError::Sqlite(error) => Self::StorageUnavailable { reason: reason(&error), message: format!("storage: {error}") },
+            DbError::Sqlite(error) => {
+                Self::StorageUnavailable { reason: reason(&error), message: format!("storage: {error}") }
+            }
         }
     }
 }

@@ -61,9 +61,8 @@ pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Ope
     let event: i64 = db
         .prepare_cached("UPDATE space SET event_seq = event_seq + 1 WHERE space = ?1 RETURNING event_seq")?
         .query_row(params![scope.space], |row| row.get(0))?;
-    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(
-        params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()],
-    )?;
+    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
     Ok(seq)
 }
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
-use waystone_core::api::{Checkpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus};
+use waystone_core::api::{
+    Checkpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
+};
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, json};
@@ -55,7 +57,8 @@ pub(crate) struct Save {
 pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
     match command {
         Command::List { session, query, tags, limit, cursor } => {
-            let request = ListCheckpoints { session_id: Some(session), query, tags, limit, cursor, ..Default::default() };
+            let request =
+                ListCheckpoints { session_id: Some(session), query, tags, limit, cursor, ..Default::default() };
             let page = engine.list_checkpoints(scope, request).await?;
             out.print(&page, |page| {
                 let header = ["CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];

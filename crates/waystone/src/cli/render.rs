@@ -27,7 +27,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     for row in rows {
         table.add_row(row.iter().map(|cell| plain(cell)));
     }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    table.lines().map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n").collect()
 }
 
 /// Two columns: what it is and its value.
@@ -76,7 +76,9 @@ mod tests {
 
     #[test]
     fn sizes_are_short() {
-        for (count, shown) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16777216.0 TiB")] {
+        for (count, shown) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16777216.0 TiB")]
+        {
             assert_eq!(bytes(count), shown);
         }
     }

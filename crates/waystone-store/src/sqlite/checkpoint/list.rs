@@ -31,7 +31,10 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> 
         }
         None => None,
     };
-    let within = if session.is_some() { "c.session = :session" } else { "c.space = :space AND :session IS NULL" };
+    let within = match session {
+        Some(_) => "c.session = :session AND c.space = :space",
+        None => "c.space = :space AND :session IS NULL",
+    };
     let tags = serde_json::json!(filter.tags).to_string();
     let before = cursor::read(filter.cursor.as_deref())?;
     let bound = named_params! {

@@ -1,0 +1,8 @@
+//! The engine, on real SQLite files.
+
+#![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod boundary;
+mod checkpoint;
+mod fault;
+mod session;

@@ -1,0 +1,105 @@
+//! Looks at a database from outside and says what in it contradicts itself.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, Row};
+use waystone_core::canon::Hash;
+
+/// Queries that find nothing in a sound database. Each row found is a problem.
+const PROBLEMS: [(&str, &str); 9] = [
+    ("SQLite", "SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+    ("a reference", "SELECT \"table\", rowid FROM pragma_foreign_key_check"),
+    (
+        "session.checkpoint_count",
+        "SELECT id FROM session AS s WHERE checkpoint_count <>
+             (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL)",
+    ),
+    (
+        "session.size_bytes",
+        "SELECT id FROM session AS s
+         WHERE size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key)",
+    ),
+    (
+        "session.head",
+        "SELECT id FROM session AS s WHERE head IS NOT
+             (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1)",
+    ),
+    (
+        "space's counters",
+        "SELECT space FROM space AS s WHERE session_count <> (SELECT count(*) FROM session WHERE archived_at_ms IS NULL)
+             OR checkpoint_count <> (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE archived_at_ms IS NULL)
+             OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session)
+             OR row_seq < (SELECT coalesce(max(seq), 0) FROM checkpoint)
+             OR operation_seq <> (SELECT count(*) FROM operation) OR operation_seq <> (SELECT coalesce(max(seq), 0) FROM operation)
+             OR event_seq < (SELECT coalesce(max(seq), 0) FROM event)",
+    ),
+    (
+        "checkpoint_group",
+        "SELECT id FROM checkpoint_group AS g WHERE checkpoint_count < (SELECT count(*) FROM checkpoint WHERE group_key = g.key)
+             OR checkpoint_count > 32 OR changed_seq > (SELECT operation_seq FROM space)",
+    ),
+    (
+        "checkpoint_bytes",
+        "SELECT id FROM checkpoint AS c LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key
+         WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes",
+    ),
+    ("checkpoint.seq", "SELECT seq FROM checkpoint GROUP BY space, seq HAVING count(*) > 1"),
+];
+
+/// What is wrong with the database in `data_dir`; nothing when it is sound.
+pub fn audit(data_dir: &Path) -> Vec<String> {
+    let db = open(data_dir);
+    let mut problems: Vec<String> = PROBLEMS
+        .iter()
+        .flat_map(|(what, sql)| {
+            let mut statement = db.prepare(sql).unwrap();
+            let found: Vec<String> =
+                statement.query_map([], |row| Ok(format!("{what}: {}", shown(row)))).unwrap().flatten().collect();
+            found
+        })
+        .collect();
+    problems.extend(broken_link(&db));
+    problems
+}
+
+#[expect(clippy::disallowed_methods, reason = "it looks at the database from outside of the store")]
+pub fn open(data_dir: &Path) -> Connection {
+    let db = Connection::open_with_flags(data_dir.join("waystone.db"), OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+    db.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    db
+}
+
+fn shown(row: &Row<'_>) -> String {
+    format!("{:?}", row.get_ref(0).unwrap())
+}
+
+/// The first operation whose hash does not follow from the one before it.
+fn broken_link(db: &Connection) -> Option<String> {
+    let mut previous: [u8; 32] =
+        db.query_row("SELECT genesis FROM chain WHERE first_seq = 1", [], |row| row.get(0)).unwrap();
+    let mut statement = db
+        .prepare("SELECT seq, at_ms, actor, kind, subject, payload, payload_hash, hash FROM operation ORDER BY seq")
+        .unwrap();
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let (seq, at): (i64, i64) = (row.get(0).unwrap(), row.get(1).unwrap());
+        let text = |column: usize| row.get::<_, String>(column).unwrap();
+        let (payload_hash, hash): ([u8; 32], [u8; 32]) = (row.get(6).unwrap(), row.get(7).unwrap());
+        let expected = Hash::of_parts(&[
+            &[1],
+            &previous,
+            &seq.to_be_bytes(),
+            &at.to_be_bytes(),
+            text(2).as_bytes(),
+            text(3).as_bytes(),
+            text(4).as_bytes(),
+            &payload_hash,
+        ]);
+        if hash != expected.0 || Hash::of(text(5).as_bytes()).0 != payload_hash {
+            return Some(format!("operation {seq} does not follow from the one before it"));
+        }
+        previous = hash;
+    }
+    let head: [u8; 32] = db.query_row("SELECT operation_hash FROM space", [], |row| row.get(0)).unwrap();
+    (head != previous).then(|| "the chain does not end at its head".to_owned())
+}

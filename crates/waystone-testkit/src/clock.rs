@@ -1,0 +1,41 @@
+//! A clock that only moves when told.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use waystone_core::clock::{Clock, Timestamp};
+
+/// Starts at 2026-01-01 and gives ids that count up.
+#[derive(Debug)]
+pub struct ManualClock {
+    now_ms: AtomicI64,
+    ids: AtomicU64,
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self { now_ms: AtomicI64::new(1_767_225_600_000), ids: AtomicU64::new(1) }
+    }
+}
+
+impl ManualClock {
+    /// One whose ids do not meet those of another process.
+    pub fn unique() -> Self {
+        let clock = Self::default();
+        clock.ids.store(u64::from(std::process::id()) * 10_000, Ordering::SeqCst);
+        clock
+    }
+
+    pub fn advance_ms(&self, ms: i64) {
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_ms(self.now_ms.load(Ordering::SeqCst))
+    }
+
+    fn new_id(&self) -> String {
+        format!("00000000-0000-7000-8000-{:012}", self.ids.fetch_add(1, Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,111 @@
+//! Stores that fail on purpose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use waystone_core::api::{CheckpointPage, ListCheckpoints, ListSessions, Session, SessionPage, Status};
+use waystone_core::clock::Timestamp;
+use waystone_core::error::Unavailable;
+use waystone_core::id::{CheckpointId, SessionId};
+use waystone_core::store::{Added, NewCheckpoint, Scope, SharedStore, Store, StoredCheckpoint, Wanted};
+use waystone_core::{Error, Result};
+
+/// What a [`FaultyStore`] does wrong.
+pub enum Fault {
+    /// The step with this number fails. A call is two steps: before it, when nothing has happened, and after it, when it
+    /// has happened but the caller does not hear of it.
+    FailAt(AtomicI64),
+    /// Acknowledges a save at once and commits it this much later.
+    AcknowledgeEarly(Duration),
+}
+
+pub struct FaultyStore {
+    inner: SharedStore,
+    fault: Fault,
+}
+
+impl FaultyStore {
+    pub fn new(inner: SharedStore, fault: Fault) -> Self {
+        Self { inner, fault }
+    }
+
+    fn step(&self) -> Result<()> {
+        match &self.fault {
+            Fault::FailAt(step) if step.fetch_sub(1, Ordering::SeqCst) == 0 => Err(Error::StorageUnavailable {
+                reason: Unavailable::Broken,
+                message: "a fault was injected".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added> {
+        self.step()?;
+        if let Fault::AcknowledgeEarly(delay) = self.fault {
+            let (inner, scope, later) = (Arc::clone(&self.inner), scope.clone(), new.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                inner.add_checkpoint(&scope, later).await
+            });
+            return Ok(Added::New(unsaved(new)));
+        }
+        let added = self.inner.add_checkpoint(scope, new).await?;
+        self.step()?;
+        Ok(added)
+    }
+
+    async fn find_checkpoint(&self, scope: &Scope, wanted: &Wanted) -> Result<Option<StoredCheckpoint>> {
+        self.step()?;
+        self.inner.find_checkpoint(scope, wanted).await
+    }
+
+    fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
+        self.inner.note_load(scope, id, at);
+    }
+
+    async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage> {
+        self.step()?;
+        self.inner.list_checkpoints(scope, filter).await
+    }
+
+    async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
+        self.step()?;
+        self.inner.find_session(scope, id).await
+    }
+
+    async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {
+        self.step()?;
+        self.inner.list_sessions(scope, filter).await
+    }
+
+    async fn status(&self, scope: &Scope) -> Result<Status> {
+        self.step()?;
+        self.inner.status(scope).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// The checkpoint that a store would return if it had saved it.
+fn unsaved(new: NewCheckpoint) -> waystone_core::api::Checkpoint {
+    waystone_core::api::Checkpoint {
+        checkpoint_id: new.id,
+        session_id: new.session,
+        project_id: new.project,
+        created_at: new.at,
+        size_bytes: new.packed.bytes.len() as u64,
+        metadata: new.metadata,
+        agent_id: new.agent,
+        workflow_id: new.workflow,
+        parent_checkpoint_id: new.parent,
+        context_hash: new.context_hash.to_string(),
+        archived: false,
+    }
+}

@@ -1,0 +1,177 @@
+//! Kills writers with `kill -9` again and again, and then looks whether what they were promised is there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::contexts::{Random, numbered};
+use crate::process::{McpProcess, command, outcome};
+
+/// How many saves a writer has under way at once.
+const IN_FLIGHT: usize = 3;
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub binary: PathBuf,
+    pub data_dir: PathBuf,
+    pub kills: u32,
+    pub writers: u64,
+    pub seed: u64,
+    /// A library to load before all others, and what to tell it.
+    pub preload: Vec<(String, String)>,
+}
+
+/// A save that was acknowledged: who sent it, its number, and the id it was given.
+pub type Acknowledged = (u64, u64, String);
+
+#[derive(Debug, Default)]
+pub struct Report {
+    pub kills: u32,
+    pub acknowledged: usize,
+    /// Acknowledged, but gone or different.
+    pub lost: Vec<String>,
+    /// There, but not a context that anyone sent.
+    pub torn: Vec<String>,
+    /// From the start of a process to its first answer.
+    pub starts: Vec<Duration>,
+}
+
+/// Runs the whole plan.
+pub fn run(plan: &Plan) -> io::Result<Report> {
+    let kills = AtomicU32::new(0);
+    let mut report = Report::default();
+    let mut acknowledged = Vec::new();
+    std::thread::scope(|scope| {
+        let kills = &kills;
+        let writers: Vec<_> =
+            (0..plan.writers).map(|writer| scope.spawn(move || write_and_die(plan, writer, kills))).collect();
+        for writer in writers {
+            let (saved, starts) = writer.join().unwrap()?;
+            acknowledged.extend(saved);
+            report.starts.extend(starts);
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    report.kills = kills.load(Ordering::SeqCst);
+    verify(plan, &acknowledged, &mut report)?;
+    Ok(report)
+}
+
+pub fn session_of(writer: u64, n: u64) -> String {
+    if n.is_multiple_of(4) { "shared".to_owned() } else { format!("writer-{writer}") }
+}
+
+/// One writer: starts the binary, saves until it is killed at some moment, and starts over.
+fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Vec<Duration>)> {
+    let mut random = Random::new(plan.seed ^ (writer + 1));
+    let (mut saved, mut starts, mut n) = (Vec::new(), Vec::new(), 0);
+    while kills.fetch_add(1, Ordering::SeqCst) < plan.kills {
+        let started = Instant::now();
+        let mut process = start(plan)?;
+        starts.push(started.elapsed());
+        let delay = Duration::from_micros(5_000 + random.below(60_000));
+        save_until_killed(&mut process, plan, writer, &mut n, delay, &mut saved)?;
+    }
+    kills.fetch_sub(1, Ordering::SeqCst);
+    Ok((saved, starts))
+}
+
+pub fn start(plan: &Plan) -> io::Result<McpProcess> {
+    let mut command = command(&plan.binary, &plan.data_dir);
+    command.arg("mcp").env("WAYSTONE_MAX_CHECKPOINTS", "1000000").envs(plan.preload.iter().cloned());
+    McpProcess::start_with(&mut command)
+}
+
+/// Saves one context after the other, several under way, until the process dies `delay` from now.
+pub fn save_until_killed(
+    process: &mut McpProcess,
+    plan: &Plan,
+    writer: u64,
+    n: &mut u64,
+    delay: Duration,
+    saved: &mut Vec<Acknowledged>,
+) -> io::Result<()> {
+    let pid = Pid::from_raw(i32::try_from(process.pid()).unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(delay);
+            kill_process(pid, Signal::KILL).unwrap();
+        });
+        let mut under_way = BTreeMap::new();
+        loop {
+            while under_way.len() < IN_FLIGHT {
+                *n += 1;
+                let arguments =
+                    json!({ "sessionId": session_of(writer, *n), "context": numbered(plan.seed, writer, *n) });
+                match process.send_call("workflow_checkpoint_save", arguments) {
+                    Ok(id) => under_way.insert(id, *n),
+                    Err(_) => break,
+                };
+            }
+            let Ok(answer) = process.receive() else { return };
+            let Some(n) = answer["id"].as_u64().and_then(|id| under_way.remove(&id)) else { continue };
+            let reply = outcome(answer).unwrap_or_else(|error| panic!("a save failed: {error}"));
+            saved.push((writer, n, reply["checkpointId"].as_str().unwrap().to_owned()));
+        }
+    });
+    process.child.wait().map(drop)
+}
+
+/// Loads everything: each acknowledged save must be there and equal, and everything listed must be something that was sent.
+pub fn verify(plan: &Plan, acknowledged: &[Acknowledged], report: &mut Report) -> io::Result<()> {
+    let mut process = start(&Plan { preload: Vec::new(), ..plan.clone() })?;
+    report.acknowledged += acknowledged.len();
+    for (writer, n, id) in acknowledged {
+        let loaded = process.call("workflow_checkpoint_load", json!({ "checkpointId": id }))?;
+        match loaded {
+            Ok(loaded) if loaded["context"] == numbered(plan.seed, *writer, *n) => {}
+            Ok(_) => report.lost.push(format!("{id}: another context than was saved")),
+            Err(error) => report.lost.push(format!("{id}: {}", error["error"]["message"])),
+        }
+    }
+    let known: std::collections::BTreeSet<&str> = acknowledged.iter().map(|(_, _, id)| id.as_str()).collect();
+    for id in list_all(&mut process)? {
+        if !known.contains(id.as_str()) {
+            let loaded = process.call("workflow_checkpoint_load", json!({ "checkpointId": id }))?;
+            let whole = loaded.as_ref().is_ok_and(|loaded| is_ours(plan.seed, &loaded["context"]));
+            if !whole {
+                report.torn.push(id);
+            }
+        }
+    }
+    process.finish()?;
+    report.lost.extend(crate::audit::audit(&plan.data_dir));
+    Ok(())
+}
+
+fn is_ours(seed: u64, context: &Value) -> bool {
+    let number = |key: &str| context[key].as_u64();
+    number("writer").zip(number("n")).is_some_and(|(writer, n)| *context == numbered(seed, writer, n))
+}
+
+pub fn list_all(process: &mut McpProcess) -> io::Result<Vec<String>> {
+    let mut ids = Vec::new();
+    let mut arguments = json!({ "limit": 1000 });
+    loop {
+        let page = process
+            .call("workflow_checkpoint_list", arguments.clone())?
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let page_ids = page["checkpoints"].as_array().into_iter().flatten();
+        ids.extend(page_ids.filter_map(|checkpoint| checkpoint["checkpointId"].as_str().map(str::to_owned)));
+        match page.get("nextCursor") {
+            Some(cursor) => arguments["cursor"] = cursor.clone(),
+            None => return Ok(ids),
+        }
+    }
+}
+
+/// The directory that a plan's data is in, made when it is missing.
+pub fn make_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,119 @@
+//! The real binary as a child process, driven over standard input and output by a client of a few lines.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use serde_json::{Value, json};
+
+/// The path of a program of this workspace, built into the same directory as the program that asks.
+pub fn binary(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let path = own.ancestors().skip(1).map(|folder| folder.join(name)).find(|path| path.is_file());
+    path.unwrap_or_else(|| panic!("{name} is not built; run `cargo build --workspace --bins`"))
+}
+
+/// A command for `binary` on `data_dir`, with nothing of the environment that could change what it does.
+pub fn command(binary: &Path, data_dir: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("WAYSTONE_") || name.to_string_lossy().starts_with("WORKRAIL_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("WAYSTONE_DATA_DIR", data_dir);
+    command
+}
+
+/// A running `waystone mcp` that has answered `initialize`.
+pub struct McpProcess {
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    next_id: u64,
+}
+
+impl McpProcess {
+    pub fn start(binary: &Path, data_dir: &Path) -> io::Result<Self> {
+        Self::start_with(command(binary, data_dir).arg("mcp"))
+    }
+
+    pub fn start_with(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut process = Self { child, stdin, stdout, next_id: 0 };
+        let client = json!({ "name": "testkit", "version": "1" });
+        let id = process
+            .send("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }))?;
+        process.wait_for(id)?;
+        process.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())?;
+        Ok(process)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn send_line(&mut self, line: &str) -> io::Result<()> {
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        stdin.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Sends a request and returns its id.
+    pub fn send(&mut self, method: &str, params: Value) -> io::Result<u64> {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send_line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())?;
+        Ok(id)
+    }
+
+    pub fn send_call(&mut self, tool: &str, arguments: Value) -> io::Result<u64> {
+        self.send("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// The next message that the process sends.
+    pub fn receive(&mut self) -> io::Result<Value> {
+        let mut line = String::new();
+        if self.stdout.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        waystone_core::json::parse_trusted(line.as_bytes()).map_err(io::Error::other)
+    }
+
+    pub fn wait_for(&mut self, id: u64) -> io::Result<Value> {
+        loop {
+            let message = self.receive()?;
+            if message["id"] == json!(id) {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Calls a tool: its structured content, as a success or as a failure.
+    pub fn call(&mut self, tool: &str, arguments: Value) -> io::Result<Result<Value, Value>> {
+        let id = self.send_call(tool, arguments)?;
+        Ok(outcome(self.wait_for(id)?))
+    }
+
+    /// Closes its standard input and waits until it ends.
+    pub fn finish(mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        self.child.wait()
+    }
+}
+
+impl Drop for McpProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What an answer to a tool call says.
+pub fn outcome(mut answer: Value) -> Result<Value, Value> {
+    if answer.get("error").is_some() {
+        return Err(answer);
+    }
+    let content = answer["result"]["structuredContent"].take();
+    if answer["result"]["isError"] == json!(true) { Err(content) } else { Ok(content) }
+}

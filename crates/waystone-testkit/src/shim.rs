@@ -1,0 +1,30 @@
+//! The library that stands between a program and the disk. It is C, because it replaces functions of the C library; it is
+//! built when first needed, with the compiler that SQLite is built with.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The variables that load the library into a child and tell it what to do.
+pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result<Vec<(String, String)>> {
+    let library = build()?;
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    Ok(vec![
+        ("LD_PRELOAD".to_owned(), shown(&library)),
+        ("SHIM_ROOT".to_owned(), shown(&data_dir.canonicalize()?)),
+        ("SHIM_SHADOW".to_owned(), shown(shadow)),
+        ("SHIM_IGNORE_SYNC".to_owned(), if ignore_sync { "1".to_owned() } else { String::new() }),
+    ])
+}
+
+fn build() -> io::Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/disk.c");
+    let own = std::env::current_exe()?;
+    let target = own.parent().unwrap_or(Path::new(".")).join(format!("waystone-disk-{}.so", std::process::id()));
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&target).arg(source).arg("-ldl").status()?;
+    if !built.success() {
+        return Err(io::Error::other("the disk shim could not be compiled"));
+    }
+    Ok(target)
+}
