@@ -1,1 +1,53 @@
-fn main() {}
+//! Every developer task.
+
+mod bench;
+mod faults;
+mod test;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Developer tasks")]
+enum Task {
+    /// Set up what the tests need and run all of them
+    Test,
+    /// Break things on purpose, for long; prints its figures last
+    #[command(subcommand)]
+    Faults(faults::Fault),
+    /// Measure beside references in the same run; prints its figures last
+    Bench(bench::Options),
+    /// Write a golden data directory of the present format, once
+    Golden { name: String },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Task::parse() {
+        Task::Test => test::run(),
+        Task::Faults(fault) => faults::run(fault),
+        Task::Bench(options) => bench::run(&options),
+        Task::Golden { name } => {
+            tokio::runtime::Runtime::new()?.block_on(waystone_testkit::golden::write(&name));
+            Ok(())
+        }
+    }
+}
+
+/// Prints a line for a person.
+fn say(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Runs a command in the workspace and fails when it fails.
+fn sh(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    use anyhow::Context;
+    say(format_args!("$ {program} {}", arguments.join(" ")));
+    let status = std::process::Command::new(program).args(arguments).current_dir(root()).status();
+    let status = status.with_context(|| format!("{program} cannot be started"))?;
+    anyhow::ensure!(status.success(), "{program} failed: {status}");
+    Ok(())
+}
+
+fn root() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(std::path::Path::new("."))
+}

@@ -22,6 +22,11 @@ pub(crate) fn open_private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Makes the names in a directory durable. Windows does so on its own.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
 /// Who may use a directory.
 pub(crate) enum Access {
     Private,

@@ -1,6 +1,8 @@
-/* Stands between a program and the disk: copies each file below SHIM_ROOT into SHIM_SHADOW at the moment it is synced, so
- * that SHIM_SHADOW always holds what a power cut would leave. With SHIM_IGNORE_SYNC a sync does nothing and says it did. */
+/* Stands between a program and the disk: copies each file in SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
+ * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
+ * a power cut may leave. With SHIM_IGNORE_SYNC a sync does nothing and says it did. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -31,6 +33,24 @@ static void copy_file(const char *from, const char *to)
         abort();
 }
 
+static void forget_unlinked(const char *root, const char *shadow)
+{
+    char path[PATH_MAX + 64];
+    struct dirent *entry;
+    DIR *directory = opendir(shadow);
+
+    if (!directory)
+        abort();
+    while ((entry = readdir(directory))) {
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        if (entry->d_type == DT_REG && !strstr(entry->d_name, ".copying") && access(path, F_OK) != 0) {
+            snprintf(path, sizeof path, "%s/%s", shadow, entry->d_name);
+            unlink(path);
+        }
+    }
+    closedir(directory);
+}
+
 static void keep(int fd)
 {
     const char *root = getenv("SHIM_ROOT"), *shadow = getenv("SHIM_SHADOW");
@@ -38,14 +58,19 @@ static void keep(int fd)
     struct stat status;
     ssize_t length;
 
-    if (!root || !shadow || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    if (!root || !shadow || fstat(fd, &status) != 0)
         return;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     length = readlink(link, path, sizeof path - 1);
     if (length < 0)
         return;
     path[length] = 0;
-    if (strncmp(path, root, strlen(root)) != 0 || strchr(path + strlen(root) + 1, '/'))
+    if (strcmp(path, root) == 0) {
+        forget_unlinked(root, shadow);
+        return;
+    }
+    if (!S_ISREG(status.st_mode) || strncmp(path, root, strlen(root)) != 0 || path[strlen(root)] != '/' ||
+        strchr(path + strlen(root) + 1, '/'))
         return;
     snprintf(to, sizeof to, "%s/%s", shadow, path + strlen(root) + 1);
     copy_file(path, to);

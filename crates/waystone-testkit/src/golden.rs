@@ -3,9 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use waystone_core::Engine;
+use waystone_core::api::{ListCheckpoints, LoadCheckpoint};
+use waystone_core::store::Scope;
 
+use crate::Harness;
 use crate::harness::private_dir;
 
 /// A golden directory: a copy that may be opened, and what it must hold, by checkpoint id.
@@ -35,4 +39,45 @@ fn copy_of(path: &Path) -> Golden {
         directory,
         expected: waystone_core::json::parse_trusted(&expected).unwrap(),
     }
+}
+
+/// Everything in a store as a client sees it, oldest first.
+pub async fn contents(engine: &Engine) -> Value {
+    let scope = Scope::local("tester");
+    let request = ListCheckpoints { limit: 1000, ..Default::default() };
+    let page = engine.list_checkpoints(&scope, request).await.unwrap();
+    let mut all = Vec::new();
+    for checkpoint in page.checkpoints.iter().rev() {
+        let request = LoadCheckpoint { checkpoint_id: Some(checkpoint.checkpoint_id.clone()), session_id: None };
+        all.push(serde_json::to_value(engine.load_checkpoint(&scope, request).await.unwrap()).unwrap());
+    }
+    json!(all)
+}
+
+/// Writes a golden directory of the present format under `name`. One that exists is never written again.
+pub async fn write(name: &str) {
+    let target = root().join(name);
+    assert!(!target.exists(), "{} exists; golden directories are never rewritten", target.display());
+    let h = Harness::new();
+    for n in 0..40u64 {
+        h.clock.advance_ms(1500);
+        let tags = if n % 10 == 0 { json!(["milestone", "größe"]) } else { json!([]) };
+        let context = json!({
+            "goal": "migrate the billing service", "step": n, "ratio": n as f64 / 7.0, "zero": -0.0, "big": u64::MAX - n,
+            "notes": (0..n).map(|i| format!("note {i}\nwith a second line")).collect::<Vec<_>>(), "ключ": { "b": null, "a": [true] }
+        });
+        let mut request = json!({ "sessionId": format!("golden-{}", n % 2), "context": context, "agentId": "writer" });
+        request["metadata"] = json!({ "tags": tags, "n": n });
+        if n % 7 == 0 {
+            request["metadata"]["name"] = json!(format!("step {n}"));
+            request["workflowId"] = json!("migration");
+            request["idempotencyKey"] = json!(format!("key-{n}"));
+        }
+        h.try_save(request).await.unwrap();
+    }
+    let expected = serde_json::to_string_pretty(&contents(&h.engine).await).unwrap();
+    h.engine.close().await;
+    fs::create_dir_all(&target).unwrap();
+    fs::copy(h.data_dir().join("waystone.db"), target.join("waystone.db")).unwrap();
+    fs::write(target.join("expected.json"), expected + "\n").unwrap();
 }

@@ -91,7 +91,8 @@ impl Default for Harness {
 
 /// A temporary directory that only this user can read, as the store demands.
 pub fn private_dir() -> TempDir {
-    tempfile::Builder::new().prefix("waystone-").tempdir().unwrap()
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new().prefix("waystone-").permissions(private).tempdir().unwrap()
 }
 
 pub fn request_of(request: Value) -> SaveCheckpoint {

@@ -62,17 +62,21 @@ async fn serve_mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
 
 /// Completes when the process is asked to end.
 async fn stop_signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        if let Ok(mut terminate) = terminate {
-            tokio::select! {
-                _ = interrupt => return,
-                _ = terminate.recv() => return,
-            }
-        }
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminate_signal() => {}
     }
-    #[cfg(not(unix))]
-    let _ = interrupt.await;
+}
+
+#[cfg(unix)]
+async fn terminate_signal() {
+    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminate_signal() {
+    std::future::pending().await
 }

@@ -95,7 +95,9 @@ mod tests {
         let clone = |name: &str, config: Option<&str>| {
             let root = parent.path().join(name);
             std::fs::create_dir_all(root.join(".git")).unwrap();
-            config.map(|config| std::fs::write(root.join(".git/config"), config).unwrap());
+            if let Some(config) = config {
+                std::fs::write(root.join(".git/config"), config).unwrap();
+            }
             project_of(&root)
         };
         let (first, other, plain) =

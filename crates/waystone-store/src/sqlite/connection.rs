@@ -33,10 +33,12 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// For making the schema, when this process has the directory alone.
+/// For making the schema, when this process has the directory alone. Until the journal is a write-ahead log, SQLite keeps a
+/// rollback journal and unlinks it to commit; EXTRA makes the unlinking durable too. Otherwise a power cut could bring that
+/// journal back, and the whole database would be rolled back to nothing.
 pub(crate) fn open_new(path: &Path) -> rusqlite::Result<Connection> {
     let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+    db.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA journal_mode = WAL;")?;
     Ok(db)
 }
 

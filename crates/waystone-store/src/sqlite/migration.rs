@@ -7,7 +7,7 @@ use waystone_core::clock::Timestamp;
 use super::connection::{open_new, open_writer};
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::platform::open_private_file;
+use crate::platform::{open_private_file, sync_directory};
 
 const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_foundation.sql")];
 
@@ -30,8 +30,13 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
 /// Applies what is missing. Only for a process that has the directory alone.
 pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
     let path = directory.database();
-    open_private_file(&path).map_err(|error| OpenError::Unusable { path: path.clone(), error })?;
-    apply(directory, now).map_err(|error| cannot_open(directory, &error))
+    let unusable = |error| OpenError::Unusable { path: path.clone(), error };
+    open_private_file(&path).map_err(unusable)?;
+    apply(directory, now).map_err(|error| cannot_open(directory, &error))?;
+    for folder in directory.root().ancestors().take(2) {
+        sync_directory(folder).map_err(unusable)?;
+    }
+    Ok(())
 }
 
 fn apply(directory: &DataDirectory, now: Timestamp) -> rusqlite::Result<()> {

@@ -1,0 +1,26 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use waystone_core::store::Scope;
+use waystone_core::{Engine, Limits};
+use waystone_store::Sqlite;
+use waystone_testkit::clock::ManualClock;
+use waystone_testkit::{audit, golden};
+
+/// Each directory is one that a released format wrote. They are never rewritten; a new format adds one.
+#[tokio::test]
+async fn every_golden_directory_opens() {
+    let all = golden::all();
+    assert!(!all.is_empty());
+    for golden in all {
+        let clock = Arc::new(ManualClock::unique());
+        let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
+        let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
+        assert_eq!(golden::contents(&engine).await, golden.expected, "{}", golden.name);
+
+        let request = waystone_testkit::harness::request_of(json!({ "sessionId": "after", "context": { "n": 1 } }));
+        engine.save_checkpoint(&Scope::local("tester"), request).await.unwrap();
+        engine.close().await;
+        assert_eq!(audit::audit(golden.directory.path()), Vec::<String>::new(), "{}", golden.name);
+    }
+}

@@ -1,0 +1,40 @@
+use waystone_testkit::harness::private_dir;
+use waystone_testkit::kill::{self, Plan, Report, make_private};
+use waystone_testkit::power::{self, Disk};
+use waystone_testkit::process::binary;
+
+/// Runs `fault` on a fresh directory. The long forms are `cargo xtask faults`.
+fn check(program: &str, kills: u32, fault: impl Fn(&Plan) -> std::io::Result<Report>) -> Report {
+    let directory = private_dir();
+    let data_dir = directory.path().join("data");
+    make_private(&data_dir).unwrap();
+    let plan = Plan { binary: binary(program), data_dir, kills, writers: 4, seed: 3, preload: Vec::new() };
+    let report = fault(&plan).unwrap();
+    assert_eq!(report.kills, kills);
+    assert!(report.acknowledged > 0, "nothing was acknowledged");
+    report
+}
+
+#[test]
+fn acknowledged_checkpoints_survive_kill_9() {
+    let report = check("waystone", 40, kill::run);
+    assert_eq!((report.lost, report.torn), (vec![], vec![]));
+}
+
+#[test]
+fn a_store_that_acknowledges_before_its_commit_is_caught() {
+    let report = check("waystone-eager", 12, kill::run);
+    assert!(!report.lost.is_empty(), "the kill test did not notice");
+}
+
+#[test]
+fn acknowledged_checkpoints_survive_a_power_cut() {
+    let report = check("waystone", 10, |plan| power::run(plan, Disk::Honest));
+    assert_eq!((report.lost, report.torn), (vec![], vec![]));
+}
+
+#[test]
+fn a_disk_that_ignores_fsync_is_caught() {
+    let report = check("waystone", 3, |plan| power::run(plan, Disk::IgnoresSync));
+    assert!(!report.lost.is_empty(), "the power test did not notice");
+}

@@ -1,0 +1,8 @@
+//! The binary itself: what only a real process can show.
+
+#![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod cli;
+mod durability;
+mod mcp;
+mod processes;

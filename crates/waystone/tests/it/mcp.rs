@@ -1,0 +1,146 @@
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use waystone_testkit::harness::private_dir;
+use waystone_testkit::process::{McpProcess, binary, command, outcome};
+
+const SAVE: &str = "workflow_checkpoint_save";
+const LOAD: &str = "workflow_checkpoint_load";
+
+#[test]
+fn the_tools_are_these() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let id = process.send("tools/list", json!({})).unwrap();
+    let tools = process.wait_for(id).unwrap()["result"]["tools"].take();
+    insta::assert_json_snapshot!(tools);
+}
+
+#[test]
+fn stdout_carries_protocol_only() {
+    let directory = private_dir();
+    let mut child = command(&binary("waystone"), directory.path())
+        .arg("mcp")
+        .env("RUST_LOG", "trace")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let client =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let call = |id: u64, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let lines = [
+        call(1, "initialize", client).to_string(),
+        String::new(),
+        "garbage \u{1b}[31m".to_owned(),
+        call(2, "tools/call", json!({ "name": SAVE, "arguments": { "context": { "n": 1 } } })).to_string(),
+        call(3, "no/such/method", json!({})).to_string(),
+        call(4, "tools/call", json!({ "name": "no_such_tool", "arguments": {} })).to_string(),
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#.to_owned(),
+    ];
+    child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert!(child.wait().unwrap().success());
+    let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut ids: Vec<u64> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3, 4], "every request is answered before the process ends");
+    assert!(answers.iter().all(|answer| answer["jsonrpc"] == "2.0"));
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(errors, "");
+}
+
+#[test]
+fn a_frame_that_cannot_be_parsed_is_answered() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let mut check = |context: &str, names: &str| {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","method":"tools/call","params":{{"name":"{SAVE}","arguments":{{"context":{context}}}}},"id":"x"}}"#
+        );
+        process.send_line(&line).unwrap();
+        let answer = process.receive().unwrap();
+        assert_eq!(answer["id"], "x");
+        let error = outcome(answer).unwrap_err();
+        assert_eq!(error["error"]["code"], "INVALID_INPUT");
+        assert!(error["error"]["message"].as_str().unwrap().contains(names), "{error}");
+    };
+    check(r#"{"s":"\ud800"}"#, "lone surrogate");
+    check(r#"{"n":1e999}"#, "out of range");
+    check(&format!("{}{}", r#"{"k":"#.repeat(5000), "1".to_owned() + &"}".repeat(5000)), "128 levels");
+    check(&format!("{}{}", r#"{"k":"#.repeat(130), "1".to_owned() + &"}".repeat(130)), "128 levels");
+    check(r#"{"n":18446744073709551616}"#, "/context/n");
+    check(r#"{"n":01}"#, "invalid number");
+
+    process.send_line(r#"{"jsonrpc":"2.0","id":77,"method":"ping","params":{"x":"\udfff"}}"#).unwrap();
+    assert_eq!(process.receive().unwrap()["error"]["code"], -32700);
+    assert!(process.call(LOAD, json!({ "sessionId": "none" })).unwrap().is_err(), "it goes on");
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_answered_and_the_next_one_works() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let text = "x".repeat(66 * 1024 * 1024);
+    let id = process.send_call(SAVE, json!({ "context": { "text": text } })).unwrap();
+    let error = outcome(process.wait_for(id).unwrap()).unwrap_err();
+    assert_eq!(error["error"]["code"], "PAYLOAD_TOO_LARGE");
+    assert!(process.call(SAVE, json!({ "context": { "n": 1 } })).unwrap().is_ok());
+}
+
+#[test]
+fn context_text_never_reaches_the_log() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let marker = "marker-5f2c";
+    for arguments in [
+        json!({ "context": { "text": marker } }),
+        json!({ "context": marker }),
+        json!({ "context": {}, marker: 1 }),
+        json!({ "context": {}, "sessionId": format!("{marker}/") }),
+        json!({ "context": { marker: 1e300 } }),
+    ] {
+        let _ = process.call(SAVE, arguments).unwrap();
+    }
+    process
+        .send_line(&format!(r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"a":"{marker}\ud800"}}}}"#))
+        .unwrap();
+    process.receive().unwrap();
+    process.finish().unwrap();
+    let log = std::fs::read_to_string(directory.path().join("logs").join("waystone.log")).unwrap();
+    assert!(log.contains("INVALID_INPUT"), "{log}");
+    assert!(!log.contains(marker), "{log}");
+}
+
+#[test]
+fn a_client_that_is_asked_for_its_name_is_the_actor() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    process.call(SAVE, json!({ "context": { "n": 1 } })).unwrap().unwrap();
+    process.call(SAVE, json!({ "context": { "n": 2 }, "agentId": "planner" })).unwrap().unwrap();
+    process.finish().unwrap();
+    let db = waystone_testkit::audit::open(directory.path());
+    let mut statement = db.prepare("SELECT actor FROM operation ORDER BY seq").unwrap();
+    let actors: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().flatten().collect();
+    assert_eq!(actors, ["testkit", "planner"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_that_is_told_to_end_leaves_nothing_behind() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    process.call(SAVE, json!({ "sessionId": "s", "context": { "n": 1 } })).unwrap().unwrap();
+    process.call(LOAD, json!({ "sessionId": "s" })).unwrap().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(process.pid()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert!(process.child.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(directory.path().join("run")).unwrap().count(), 0);
+    let db = waystone_testkit::audit::open(directory.path());
+    let operations: u64 = db.query_row("SELECT count(*) FROM operation", [], |row| row.get(0)).unwrap();
+    assert_eq!(operations, 2, "the load was recorded");
+}
