@@ -1,8 +1,68 @@
-//! `cargo xtask test`: everything, from a fresh clone.
+//! `cargo xtask test`: everything, from a fresh clone. What it needs besides the Rust toolchain, Python 3 and Node it puts
+//! under `target/tools/`.
 
-use crate::sh;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::{root, say, sh};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     sh("cargo", &["build", "--workspace", "--bins"])?;
-    sh("cargo", &["nextest", "run", "--workspace"])
+    let has_nextest =
+        Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|done| done.status.success());
+    if has_nextest {
+        sh("cargo", &["nextest", "run", "--workspace"])?;
+    } else {
+        sh("cargo", &["test", "--workspace"])?;
+    }
+    let binary = root().join("target/debug/waystone");
+    let (python, modules) = (python()?, node_modules()?);
+    client(&python, "mcp_stdio.py", &[&binary])?;
+    client(&python, "inspector.py", &[&binary, &modules])
+}
+
+fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()> {
+    let script = format!("tests/clients/{script}");
+    let arguments: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
+    let arguments: Vec<&str> = [script.as_str()].into_iter().chain(arguments.iter().map(AsRef::as_ref)).collect();
+    sh(&python.to_string_lossy(), &arguments)
+}
+
+/// A virtual environment with what `requirements.txt` names.
+fn python() -> anyhow::Result<PathBuf> {
+    let (tools, wanted) = (root().join("target/tools/python"), "tests/clients/requirements.txt");
+    let python = tools.join("bin/python");
+    set_up(&tools, wanted, || {
+        sh("python3", &["-m", "venv", "--clear", &tools.to_string_lossy()])?;
+        sh(&python.to_string_lossy(), &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted])
+    })?;
+    Ok(python)
+}
+
+/// A folder with what `package.json` names.
+fn node_modules() -> anyhow::Result<PathBuf> {
+    let (tools, wanted) = (root().join("target/tools/node"), "tests/clients/package.json");
+    set_up(&tools, wanted, || {
+        fs::create_dir_all(&tools)?;
+        fs::copy(root().join(wanted), tools.join("package.json"))?;
+        let prefix = tools.to_string_lossy();
+        sh("npm", &["install", "--prefix", &prefix, "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"])
+    })?;
+    Ok(tools.join("node_modules"))
+}
+
+/// Runs `install` unless it has run for the same list before.
+fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let wanted = fs::read_to_string(root().join(wanted)).with_context(|| format!("{wanted} cannot be read"))?;
+    let stamp = tools.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    say(format_args!("setting up {}", tools.display()));
+    install()?;
+    fs::write(stamp, wanted)?;
+    Ok(())
 }

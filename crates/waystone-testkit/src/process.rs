@@ -71,12 +71,18 @@ impl McpProcess {
         self.send("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// The next message that the process sends.
-    pub fn receive(&mut self) -> io::Result<Value> {
+    /// The next line that the process writes.
+    pub fn receive_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.stdout.read_line(&mut line)? == 0 || !line.ends_with('\n') {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        Ok(line)
+    }
+
+    /// The next message that the process sends.
+    pub fn receive(&mut self) -> io::Result<Value> {
+        let line = self.receive_line()?;
         waystone_core::json::parse_trusted(line.as_bytes()).map_err(io::Error::other)
     }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// The variables that load the library into a child and tell it what to do.
 pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result<Vec<(String, String)>> {
@@ -15,6 +16,19 @@ pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result
         ("SHIM_SHADOW".to_owned(), shown(shadow)),
         ("SHIM_IGNORE_SYNC".to_owned(), if ignore_sync { "1".to_owned() } else { String::new() }),
     ])
+}
+
+/// The variables that make a child write down how long each of its syncs took.
+pub fn log_syncs(log: &Path) -> io::Result<Vec<(String, String)>> {
+    std::fs::write(log, "")?;
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    Ok(vec![("LD_PRELOAD".to_owned(), shown(&build()?)), ("SHIM_SYNC_LOG".to_owned(), shown(log))])
+}
+
+/// How long all syncs written down so far took together.
+pub fn synced(log: &Path) -> io::Result<Duration> {
+    let lines = std::fs::read_to_string(log)?;
+    Ok(Duration::from_nanos(lines.lines().filter_map(|line| line.parse::<u64>().ok()).sum()))
 }
 
 fn build() -> io::Result<PathBuf> {

@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Why a request failed, on every face.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -15,6 +15,7 @@ pub struct ErrorBody {
     /// What went wrong, for people.
     pub message: String,
     /// The ids and values it is about.
+    #[schemars(with = "Map<String, Value>")]
     pub details: Value,
     /// What to do next.
     pub hint: String,

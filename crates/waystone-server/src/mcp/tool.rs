@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use waystone_core::api::ErrorReply;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Result, json};
 
@@ -51,7 +52,7 @@ impl Tool {
             .open_world(false);
         let definition = rmcp::model::Tool::new(name, description, input)
             .with_title(title)
-            .with_raw_output_schema(schema::<Reply>(SchemaSettings::draft2020_12().for_serialize()).0.into())
+            .with_raw_output_schema(output_schema::<Reply>().into())
             .with_annotations(annotations);
         let call = move |engine, scope, arguments| -> Pin<Box<dyn Future<Output = Result<String>> + Send>> {
             let method = method.clone();
@@ -108,6 +109,21 @@ fn render(text: String) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(structured);
     result
+}
+
+/// The schema of what a call returns: the reply, or the error in its place. Clients check failures against it too.
+fn output_schema<Reply: JsonSchema>() -> JsonObject {
+    let (mut reply, _) = schema::<Reply>(SchemaSettings::draft2020_12().for_serialize());
+    let (mut failure, _) = schema::<ErrorReply>(SchemaSettings::draft2020_12().for_serialize());
+    let one_of = [reply.remove("required"), failure.remove("required")];
+    let one_of = one_of.into_iter().flatten().map(|required| serde_json::json!({ "required": required })).collect();
+    if let (Some(Value::Object(all)), Some(Value::Object(error))) =
+        (reply.get_mut("properties"), failure.remove("properties"))
+    {
+        all.extend(error);
+    }
+    reply.insert("anyOf".to_owned(), one_of);
+    reply
 }
 
 /// The schema of a type, whole in one object, and its description apart.

@@ -1,0 +1,157 @@
+"""Drives `waystone mcp` with the official Python client, under every protocol it speaks: save, load, list, every error.
+
+Usage: mcp_stdio.py BINARY
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+
+from mcp import Client, MCPError, StdioServerParameters
+
+PROTOCOLS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
+SAVE, LOAD, LIST = "workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"
+
+
+async def tools_have_schemas_and_annotations(client):
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert sorted(tools) == [LIST, LOAD, SAVE], sorted(tools)
+    for name, tool in tools.items():
+        assert tool.input_schema["type"] == "object" and tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema["type"] == "object" and tool.description and tool.title
+        assert tool.annotations.read_only_hint is (name != SAVE)
+        assert tool.annotations.destructive_hint is False
+
+
+async def call(client, tool, **arguments):
+    """The client itself checks structured content against the tool's output schema."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result
+    assert json.loads(result.content[0].text) == result.structured_content
+    return result.structured_content
+
+
+async def fails(client, code, tool, **arguments):
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result
+    error = result.structured_content["error"]
+    assert error["code"] == code, error
+    assert error["message"] and error["hint"] and "details" in error
+    assert json.loads(result.content[0].text) == result.structured_content
+    return error
+
+
+async def what_is_saved_is_loaded(client):
+    context = {
+        "goal": "först\nsecond", "numbers": [1.0, -0.0, 0.1, 2**53 + 1, 2**60, 2**60 + 1, 2**64 - 1, -(2**63)],
+        "ключ": {"a": [None, True, {}], "b": "\u0000\u001b\U0001f600"}, "deep": None,
+    }
+    for _ in range(120):
+        context["deep"] = {"d": context["deep"]}
+    saved = await call(client, SAVE, context=context, metadata={"name": "first", "tags": ["a"], "n": 1})
+    assert saved["status"] == "SAVED" and saved["sizeBytes"] > 0
+    by_id = await call(client, LOAD, checkpointId=saved["checkpointId"])
+    latest = await call(client, LOAD, sessionId=saved["sessionId"])
+    assert json.dumps(by_id["context"]) == json.dumps(context) and by_id == latest
+    assert by_id["metadata"] == {"name": "first", "tags": ["a"], "n": 1}
+    assert saved["next"] == {"tool": LOAD, "arguments": {"sessionId": saved["sessionId"]}}
+
+
+async def unchanged_is_skipped_and_force_saves(client):
+    first = await call(client, SAVE, sessionId="unchanged", context={"a": 2**60, "b": 1})
+    again = await call(client, SAVE, sessionId="unchanged", context={"b": 1, "a": 2**60})
+    assert again["status"] == "SKIPPED_UNCHANGED" and again["checkpointId"] == first["checkpointId"]
+    changed = await call(client, SAVE, sessionId="unchanged", context={"a": 2**60 + 1, "b": 1})
+    forced = await call(client, SAVE, sessionId="unchanged", context={"a": 2**60 + 1, "b": 1}, force=True)
+    assert (changed["status"], forced["status"]) == ("SAVED", "SAVED")
+
+
+async def lists_are_filtered_and_paged(client):
+    for n in range(5):
+        await call(client, SAVE, sessionId="listed", context={"n": n}, agentId="me",
+                   metadata={"name": f"step {n}", "tags": ["odd"] if n % 2 else []})
+    page = await call(client, LIST, sessionId="listed", limit=2)
+    assert page["total"] == 5 and page["hasMore"] and len(page["checkpoints"]) == 2
+    rest = await call(client, LIST, sessionId="listed", limit=10, cursor=page["nextCursor"])
+    assert len(rest["checkpoints"]) == 3 and not rest["hasMore"]
+    assert [c["metadata"]["name"] for c in page["checkpoints"] + rest["checkpoints"]] == [f"step {n}" for n in (4, 3, 2, 1, 0)]
+    assert (await call(client, LIST, sessionId="listed", tags=["odd"]))["total"] == 2
+    assert (await call(client, LIST, query="STEP 3"))["total"] == 1
+    assert (await call(client, LIST, sessionId="listed", agentId="me", since="2020-01-01", until="2020-01-02"))["total"] == 0
+    assert (await call(client, LIST, sessionId="listed", offset=4))["checkpoints"][0]["metadata"]["name"] == "step 0"
+
+
+async def every_error_is_a_tool_result(client):
+    head = (await call(client, SAVE, sessionId="errors", context={"n": 1}))["checkpointId"]
+    await fails(client, "CHECKPOINT_NOT_FOUND", LOAD, checkpointId="nope")
+    await fails(client, "SESSION_NOT_FOUND", LOAD, sessionId="nope")
+    await fails(client, "SESSION_NOT_FOUND", LIST, sessionId="nope")
+    await fails(client, "INVALID_INPUT", LOAD)
+    await fails(client, "INVALID_INPUT", LOAD, checkpointId=head, sessionId="errors")
+    await fails(client, "INVALID_INPUT", SAVE)
+    await fails(client, "INVALID_INPUT", SAVE, context=[1])
+    await fails(client, "INVALID_INPUT", SAVE, context={}, sessionId="a/b")
+    await fails(client, "INVALID_INPUT", SAVE, context={}, sessionId="x" * 129)
+    await fails(client, "INVALID_INPUT", SAVE, context={"n": 2**64})
+    await fails(client, "INVALID_INPUT", SAVE, context={}, metadata={"tags": "no"})
+    await fails(client, "INVALID_INPUT", SAVE, context={}, metadata={"big": "x" * 20000})
+    assert "unknwon" in (await fails(client, "INVALID_INPUT", SAVE, context={}, unknwon=1))["message"]
+    await fails(client, "INVALID_INPUT", LIST, limit=0)
+    await fails(client, "INVALID_INPUT", LIST, since="yesterday")
+    conflict = await fails(client, "CONFLICT", SAVE, sessionId="errors", context={"n": 2}, expectedCheckpointId="older")
+    assert conflict["details"]["actualCheckpointId"] == head
+    await call(client, SAVE, context={"n": 1}, idempotencyKey="k")
+    await fails(client, "CONFLICT", SAVE, context={"n": 2}, idempotencyKey="k")
+    await fails(client, "STORAGE_QUOTA_EXCEEDED", SAVE, context={"t": noise(15_000_000)})
+    try:
+        await client.call_tool("no_such_tool", {})
+    except MCPError as error:
+        assert error.error.code == -32602, error
+    else:
+        raise AssertionError("an unknown tool was called")
+
+
+async def the_oldest_checkpoint_is_archived(client):
+    saved = [(await call(client, SAVE, sessionId="full", context={"n": n}))["checkpointId"] for n in range(7)]
+    listed = await call(client, LIST, sessionId="full")
+    assert [c["checkpointId"] for c in listed["checkpoints"]] == saved[:1:-1] and listed["total"] == 5
+    assert (await call(client, LOAD, checkpointId=saved[0]))["archived"] is True
+
+
+def noise(length):
+    import random
+    return random.Random(1).randbytes(length * 3 // 4).hex()[:length * 3 // 2]
+
+
+TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, unchanged_is_skipped_and_force_saves,
+         lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
+
+
+async def run(binary, mode, test):
+    with tempfile.TemporaryDirectory() as directory:
+        env = {"WAYSTONE_DATA_DIR": directory, "WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}
+        server = StdioServerParameters(command=binary, args=["mcp"], env=env)
+        async with Client(server, mode=mode, read_timeout_seconds=60) as client:
+            assert client.protocol_version == PROTOCOLS[mode], client.protocol_version
+            await test(client)
+
+
+def main(binary):
+    failed = 0
+    for mode in PROTOCOLS:
+        for test in TESTS:
+            try:
+                asyncio.run(run(binary, mode, test))
+                print(f"ok      {mode:10} {test.__name__}")
+            except BaseException as error:  # a task group wraps what went wrong
+                failed += 1
+                while getattr(error, "exceptions", None):
+                    error = error.exceptions[0]
+                print(f"FAILED  {mode:10} {test.__name__}: {type(error).__name__}: {error}")
+    print(f"{len(PROTOCOLS) * len(TESTS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
