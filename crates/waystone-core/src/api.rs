@@ -5,13 +5,16 @@
 
 mod checkpoint;
 mod error;
+mod event;
 mod session;
 mod status;
 
 pub use checkpoint::{
-    Checkpoint, CheckpointPage, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, NextCall, SaveCheckpoint,
-    SaveStatus, SavedCheckpoint,
+    Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata,
+    NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
+pub(crate) use checkpoint::{TAGS_MAX, TEXT_MAX, is_short};
 pub use error::{ErrorBody, ErrorReply};
-pub use session::{ListSessions, Session, SessionPage};
+pub use event::{Event, EventPage};
+pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
 pub use status::Status;

@@ -1,15 +1,19 @@
 //! The engine: one method for each thing a client can ask for. The methods are in one file per noun.
 
 mod checkpoint;
+mod event;
 mod session;
 mod status;
 
 use std::sync::Arc;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result, Unavailable};
 use crate::id::ProjectId;
 use crate::store::SharedStore;
+
+/// How long what was deleted is kept before it is removed.
+const GRACE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
 /// What may be kept, and how much of it.
 #[derive(Debug, Clone)]
@@ -56,6 +60,11 @@ impl Engine {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Until when something that is deleted now is kept.
+    fn kept_until(&self, deleted: Timestamp) -> Timestamp {
+        Timestamp::from_ms(deleted.ms() + GRACE_MS)
     }
 
     /// Writes what is pending and lets go of the store. The last call to an engine.

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::api::{Checkpoint, CheckpointPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status};
+use tokio::sync::watch;
+
+use crate::api::{
+    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status,
+    UpdateSession,
+};
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -108,9 +113,29 @@ pub trait Store: Send + Sync {
 
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage>;
 
+    /// Hides the checkpoint from lists. It still loads by its id.
+    async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint>;
+
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session>;
 
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage>;
+
+    async fn update_session(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        change: &UpdateSession,
+        at: Timestamp,
+    ) -> Result<Session>;
+
+    /// Hides the session and all that belongs to it. Returns it as it was.
+    async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session>;
+
+    /// Up to `limit` events after the one with number `after`.
+    async fn list_events(&self, scope: &Scope, after: i64, limit: u32) -> Result<EventPage>;
+
+    /// The number of the newest event, as it changes, by whichever process.
+    fn watch_events(&self) -> watch::Receiver<i64>;
 
     async fn status(&self, scope: &Scope) -> Result<Status>;
 

@@ -23,24 +23,34 @@ pub(crate) struct Presence {
 
 impl Presence {
     /// Joins the processes that use the directory. `prepare` runs while this process has it alone, and only when
-    /// `is_prepared` says no, tested again once alone: of many first starts one prepares.
+    /// `is_prepared` says no: of many first starts one prepares, and the others find it done while they wait to be alone.
     pub(crate) fn enter(
         directory: &DataDirectory,
         id: &str,
         is_prepared: impl Fn() -> Result<bool, OpenError>,
-        prepare: impl FnOnce() -> Result<(), OpenError>,
+        prepare: impl Fn() -> Result<(), OpenError>,
     ) -> Result<Self, OpenError> {
         let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
         let file = open_private_file(&directory.lock()).map_err(unusable)?;
-        wait_for(directory, || file.try_lock_shared())?;
-        if !is_prepared()? {
-            file.unlock().map_err(unusable)?;
-            wait_for(directory, || file.try_lock())?;
-            if !is_prepared()? {
-                prepare()?;
+        let started = Instant::now();
+        loop {
+            if is_taken(file.try_lock_shared()).map_err(unusable)? {
+                if is_prepared()? {
+                    break;
+                }
+                file.unlock().map_err(unusable)?;
+                if is_taken(file.try_lock()).map_err(unusable)? {
+                    if !is_prepared()? {
+                        prepare()?;
+                    }
+                    file.unlock().map_err(unusable)?;
+                    continue;
+                }
             }
-            file.unlock().map_err(unusable)?;
-            wait_for(directory, || file.try_lock_shared())?;
+            if started.elapsed() > WAIT_MAX {
+                return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
+            }
+            std::thread::sleep(POLL);
         }
         let (own, own_lock) = claim(directory, id).map_err(unusable)?;
         Ok(Self { _shared: file, own, _own_lock: own_lock })
@@ -53,19 +63,12 @@ impl Drop for Presence {
     }
 }
 
-fn wait_for(directory: &DataDirectory, try_lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), OpenError> {
-    let start = Instant::now();
-    loop {
-        match try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if start.elapsed() < WAIT_MAX => std::thread::sleep(POLL),
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
-            }
-            Err(TryLockError::Error(error)) => {
-                return Err(OpenError::Unusable { path: directory.root().to_owned(), error });
-            }
-        }
+/// Whether a lock was taken, or is another's.
+fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -5,6 +5,7 @@ mod checkpoint;
 mod connection;
 mod cursor;
 mod error;
+mod event;
 mod log;
 mod migration;
 mod reader;
@@ -17,8 +18,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use waystone_core::Result;
-use waystone_core::api::{CheckpointPage, ListCheckpoints, ListSessions, Session, SessionPage, Status};
+use waystone_core::api::{
+    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Session, SessionPage, Status, UpdateSession,
+};
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::{Added, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
@@ -27,6 +31,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::maintenance::Maintenance;
+use event::EventWatch;
 use reader::Readers;
 pub(crate) use upkeep::Upkeep;
 use writer::{Access, Writer};
@@ -36,6 +41,8 @@ pub struct Sqlite {
     directory: DataDirectory,
     readers: Arc<Readers>,
     writer: Writer,
+    /// Started when someone first listens.
+    events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
     held: Mutex<Option<(Maintenance, Presence)>>,
 }
@@ -55,7 +62,8 @@ impl Sqlite {
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), clock)?;
         let maintenance = Maintenance::start(upkeep).map_err(unusable)?;
-        Ok(Self { directory, readers, writer, held: Mutex::new(Some((maintenance, presence))) })
+        let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
+        Ok(Self { directory, readers, writer, events, held })
     }
 }
 
@@ -84,6 +92,11 @@ impl Store for Sqlite {
         self.readers.read(move |db| checkpoint::list(db, &scope, &filter)).await
     }
 
+    async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await
+    }
+
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
         self.readers.read(move |db| session::find(db, &scope, &id)).await
@@ -94,6 +107,32 @@ impl Store for Sqlite {
         self.readers.read(move |db| session::list(db, &scope, &filter)).await
     }
 
+    async fn update_session(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        change: &UpdateSession,
+        at: Timestamp,
+    ) -> Result<Session> {
+        let (scope, id, change) = (scope.clone(), id.clone(), change.clone());
+        self.writer.write(move |db| session::update(db, &scope, &id, &change, at)).await
+    }
+
+    async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.write(move |db| session::archive(db, &scope, &id, at)).await
+    }
+
+    async fn list_events(&self, scope: &Scope, after: i64, limit: u32) -> Result<EventPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| event::list(db, &scope, after, limit)).await
+    }
+
+    fn watch_events(&self) -> watch::Receiver<i64> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.get_or_insert_with(|| EventWatch::start(self.directory.database())).subscribe()
+    }
+
     async fn status(&self, scope: &Scope) -> Result<Status> {
         let (scope, directory) = (scope.clone(), self.directory.clone());
         self.readers.read(move |db| status::read(db, &scope, &directory)).await
@@ -102,7 +141,8 @@ impl Store for Sqlite {
     async fn close(&self) {
         self.writer.close().await;
         self.readers.close();
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = tokio::task::spawn_blocking(move || drop(held)).await;
+        let _ = tokio::task::spawn_blocking(move || drop((events, held))).await;
     }
 }

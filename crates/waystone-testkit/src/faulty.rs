@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use waystone_core::api::{CheckpointPage, ListCheckpoints, ListSessions, Session, SessionPage, Status};
+use tokio::sync::watch;
+use waystone_core::api::{
+    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Session, SessionPage, Status, UpdateSession,
+};
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
 use waystone_core::id::{CheckpointId, SessionId};
@@ -73,6 +76,13 @@ impl Store for FaultyStore {
         self.inner.list_checkpoints(scope, filter).await
     }
 
+    async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
+        self.step()?;
+        let archived = self.inner.archive_checkpoint(scope, id, at).await?;
+        self.step()?;
+        Ok(archived)
+    }
+
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
         self.step()?;
         self.inner.find_session(scope, id).await
@@ -81,6 +91,35 @@ impl Store for FaultyStore {
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {
         self.step()?;
         self.inner.list_sessions(scope, filter).await
+    }
+
+    async fn update_session(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        change: &UpdateSession,
+        at: Timestamp,
+    ) -> Result<Session> {
+        self.step()?;
+        let updated = self.inner.update_session(scope, id, change, at).await?;
+        self.step()?;
+        Ok(updated)
+    }
+
+    async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
+        self.step()?;
+        let archived = self.inner.archive_session(scope, id, at).await?;
+        self.step()?;
+        Ok(archived)
+    }
+
+    async fn list_events(&self, scope: &Scope, after: i64, limit: u32) -> Result<EventPage> {
+        self.step()?;
+        self.inner.list_events(scope, after, limit).await
+    }
+
+    fn watch_events(&self) -> watch::Receiver<i64> {
+        self.inner.watch_events()
     }
 
     async fn status(&self, scope: &Scope) -> Result<Status> {
@@ -94,8 +133,8 @@ impl Store for FaultyStore {
 }
 
 /// The checkpoint that a store would return if it had saved it.
-fn unsaved(new: NewCheckpoint) -> waystone_core::api::Checkpoint {
-    waystone_core::api::Checkpoint {
+fn unsaved(new: NewCheckpoint) -> Checkpoint {
+    Checkpoint {
         checkpoint_id: new.id,
         session_id: new.session,
         project_id: new.project,

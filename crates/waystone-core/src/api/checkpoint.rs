@@ -46,6 +46,14 @@ pub struct SaveCheckpoint {
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
+/// How long a name or a tag may be, in characters, and how many tags there may be.
+pub(crate) const TEXT_MAX: usize = 256;
+pub(crate) const TAGS_MAX: usize = 64;
+
+pub(crate) fn is_short(text: &str) -> bool {
+    (1..=TEXT_MAX).contains(&text.chars().count())
+}
+
 /// What a client attaches to a checkpoint: an object whose `name` and `tags`, when present, have been checked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -54,13 +62,11 @@ pub struct Metadata(Map<String, Value>);
 impl Metadata {
     pub fn new(object: Map<String, Value>) -> Result<Self, String> {
         const BYTES_MAX: usize = 16 * 1024;
-        const TEXT_MAX: usize = 256;
-        const TAGS_MAX: usize = 64;
         let size = serde_json::to_string(&object).map_or(usize::MAX, |text| text.len());
         if size > BYTES_MAX {
             return Err(format!("metadata has {size} bytes, at most {BYTES_MAX} are allowed"));
         }
-        let short = |value: &Value| value.as_str().is_some_and(|text| (1..=TEXT_MAX).contains(&text.chars().count()));
+        let short = |value: &Value| value.as_str().is_some_and(is_short);
         if object.get("name").is_some_and(|name| !short(name)) {
             return Err(format!("metadata.name must be text of 1 to {TEXT_MAX} characters"));
         }
@@ -210,6 +216,17 @@ pub struct Checkpoint {
 pub struct LoadedCheckpoint {
     #[serde(flatten)]
     pub checkpoint: Checkpoint,
+    /// The same as `checkpointId`.
+    pub id: CheckpointId,
+    /// The name in its metadata.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The tags in its metadata.
+    pub tags: Vec<String>,
+    /// The same as `sizeBytes`.
+    pub context_size_bytes: u64,
+    /// The file that holds a second copy, once there is one.
+    pub blob_path: Option<String>,
     /// The context as it was saved.
     #[schemars(with = "Map<String, Value>")]
     pub context: Box<RawValue>,
@@ -219,6 +236,32 @@ pub struct LoadedCheckpoint {
     /// The damaged checkpoints that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<CheckpointId>,
+}
+
+impl LoadedCheckpoint {
+    pub fn new(checkpoint: Checkpoint, context: Box<RawValue>) -> Self {
+        Self {
+            id: checkpoint.checkpoint_id.clone(),
+            name: checkpoint.metadata.name().map(str::to_owned),
+            tags: checkpoint.metadata.tags().map(str::to_owned).collect(),
+            context_size_bytes: checkpoint.size_bytes,
+            blob_path: None,
+            checkpoint,
+            context,
+            degraded: false,
+            skipped: Vec::new(),
+        }
+    }
+}
+
+/// A checkpoint that is hidden now and will be removed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedCheckpoint {
+    pub checkpoint_id: CheckpointId,
+    pub session_id: SessionId,
+    /// Until then it is kept, and loads by its id.
+    pub kept_until: Timestamp,
 }
 
 /// Lists checkpoints without their contexts, newest first: to find one to resume from. Filters narrow it down together.

@@ -47,6 +47,29 @@ impl ListSessions {
     }
 }
 
+/// Changes what people call a session. What is left out stays as it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpdateSession {
+    /// A short name; an empty one takes the name away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// All tags it shall have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+}
+
+/// A session that is hidden now and will be removed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedSession {
+    pub session_id: SessionId,
+    /// How many checkpoints went with it.
+    pub checkpoint_count: u64,
+    /// Until then it is kept.
+    pub kept_until: Timestamp,
+}
+
 /// One page of a list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Engine, check_limit, offload};
 use crate::api::{
-    CheckpointPage, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, NextCall, SaveCheckpoint, SaveStatus,
-    SavedCheckpoint,
+    CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, NextCall,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
 use crate::error::{Error, Result};
@@ -169,6 +169,17 @@ impl Engine {
         Ok(None)
     }
 
+    /// Hides a checkpoint; it is kept for a while and loads by its id.
+    pub async fn delete_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<DeletedCheckpoint> {
+        let now = self.clock.now();
+        let deleted = self.store.archive_checkpoint(scope, id, now).await?;
+        Ok(DeletedCheckpoint {
+            checkpoint_id: deleted.checkpoint_id,
+            session_id: deleted.session_id,
+            kept_until: self.kept_until(now),
+        })
+    }
+
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         check_limit(request.limit)?;
         self.store.list_checkpoints(scope, &request).await
@@ -209,7 +220,7 @@ async fn unpack(stored: StoredCheckpoint) -> Result<LoadedCheckpoint> {
         let text = stored.packed.unpack().map_err(|damage| corrupt(damage.to_string()))?;
         let text = String::from_utf8(text).map_err(|error| corrupt(error.to_string()))?;
         let context = RawValue::from_string(text).map_err(|error| corrupt(error.to_string()))?;
-        Ok(LoadedCheckpoint { checkpoint: stored.checkpoint, context, degraded: false, skipped: Vec::new() })
+        Ok(LoadedCheckpoint::new(stored.checkpoint, context))
     })
     .await
 }

@@ -144,14 +144,7 @@ fn prune(
         },
     )?;
     for (key, _) in &prunable {
-        db.prepare_cached(
-            "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = 'pruned' WHERE key = ?1",
-        )?
-        .execute(params![key, new.at.ms(), seq])?;
-        db.prepare_cached(
-            "UPDATE checkpoint_group SET changed_seq = ?2 WHERE key = (SELECT group_key FROM checkpoint WHERE key = ?1)",
-        )?
-        .execute(params![key, seq])?;
+        mark_archived(db, *key, new.at, seq, "pruned")?;
     }
     add_to_counts(db, scope, session.key, -i64::try_from(prunable.len()).unwrap_or(i64::MAX), 0)
 }
@@ -325,8 +318,46 @@ pub(crate) fn record_access(db: &Connection, access: &Access) -> DbResult<()> {
     Ok(())
 }
 
+/// Hides a checkpoint that a person or a client no longer wants.
+pub(crate) fn archive(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<Checkpoint> {
+    let checkpoint = find_by_id(db, scope, id)?.filter(|checkpoint| !checkpoint.archived);
+    let checkpoint = checkpoint.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?;
+    let (session, project) = (&checkpoint.session_id, checkpoint.project_id.as_str());
+    let operation = Operation {
+        at,
+        kind: "checkpoint.deleted",
+        project,
+        subject: vec![handle("checkpoint", id.as_str()), handle("session", session.as_str())],
+        payload: json!({ "checkpointId": id, "sessionId": session, "projectId": project }),
+    };
+    let seq = append_and_publish(db, scope, &operation)?;
+    let session = session::find_row(db, scope, session)?.ok_or_else(|| Error::SessionNotFound(session.clone()))?;
+    let key = find_key_in(db, scope, session.key, id)?;
+    mark_archived(db, key, at, seq, "deleted")?;
+    db.prepare_cached(
+        "UPDATE session SET head = (SELECT key FROM checkpoint WHERE session = ?1 AND archived_at_ms IS NULL
+                                    ORDER BY seq DESC LIMIT 1)
+         WHERE key = ?1",
+    )?
+    .execute(params![session.key])?;
+    add_to_counts(db, scope, session.key, -1, 0)?;
+    Ok(checkpoint)
+}
+
+fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, why: &str) -> DbResult<()> {
+    db.prepare_cached(
+        "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = ?4 WHERE key = ?1",
+    )?
+    .execute(params![key, at.ms(), seq, why])?;
+    db.prepare_cached(
+        "UPDATE checkpoint_group SET changed_seq = ?2 WHERE key = (SELECT group_key FROM checkpoint WHERE key = ?1)",
+    )?
+    .execute(params![key, seq])?;
+    Ok(())
+}
+
 const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \
-                       c.context_hash, c.archived_at_ms, c.seq";
+                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq";
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
                     LEFT JOIN checkpoint AS p ON p.key = c.parent";

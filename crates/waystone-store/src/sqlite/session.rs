@@ -1,15 +1,16 @@
 //! Sessions as rows. A session is made by its first checkpoint.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{ListSessions, Session, SessionPage};
+use waystone_core::api::{ListSessions, Session, SessionPage, UpdateSession};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::SessionId;
 use waystone_core::store::{NewCheckpoint, Scope};
 
 use super::cursor;
 use super::error::{DbResult, unreadable};
-use super::log::next_row_seq;
+use super::log::{Operation, append_and_publish, handle, next_row_seq};
 
 /// What a save needs to know of its session.
 pub(crate) struct SessionRow {
@@ -120,4 +121,49 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListSessions) -> DbR
         }
     }
     Ok(SessionPage { sessions, has_more, next_cursor: last_seq.filter(|_| has_more).map(cursor::write) })
+}
+
+pub(crate) fn update(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    change: &UpdateSession,
+    at: Timestamp,
+) -> DbResult<Session> {
+    let before = find(db, scope, id)?;
+    let name = change.name.clone().or_else(|| before.name.clone()).filter(|name| !name.is_empty());
+    let tags = change.tags.as_ref().unwrap_or(&before.tags);
+    if (&name, tags) == (&before.name, &before.tags) {
+        return Ok(before);
+    }
+    db.prepare_cached("UPDATE session SET name = ?3, tags = ?4 WHERE space = ?1 AND id = ?2")?.execute(params![
+        scope.space,
+        id.as_str(),
+        name,
+        json!(tags).to_string()
+    ])?;
+    let payload = json!({
+        "sessionId": id, "projectId": before.project_id,
+        "name": name, "tags": tags, "nameBefore": before.name, "tagsBefore": before.tags,
+    });
+    append_and_publish(db, scope, &operation(&before, "session.updated", at, payload))?;
+    find(db, scope, id)
+}
+
+pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<Session> {
+    let session = find(db, scope, id)?;
+    let payload = json!({ "sessionId": id, "projectId": session.project_id });
+    let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
+    db.prepare_cached("UPDATE session SET archived_at_ms = ?3, archived_seq = ?4 WHERE space = ?1 AND id = ?2")?
+        .execute(params![scope.space, id.as_str(), at.ms(), seq])?;
+    db.prepare_cached(
+        "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
+    )?
+    .execute(params![scope.space, session.checkpoint_count])?;
+    Ok(session)
+}
+
+fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {
+    let subject = vec![handle("session", session.id.as_str())];
+    Operation { at, kind, project: session.project_id.as_str(), subject, payload }
 }

@@ -1,0 +1,93 @@
+//! Events as rows, and the thread that notices what other processes add.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use tokio::sync::watch;
+use waystone_core::api::{Event, EventPage};
+use waystone_core::clock::Timestamp;
+use waystone_core::store::Scope;
+
+use super::connection::open_reader;
+use super::error::{DbResult, unreadable};
+
+/// How often the database is asked while someone listens.
+const ROUND: Duration = Duration::from_millis(50);
+
+pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> DbResult<EventPage> {
+    let newest: i64 =
+        db.query_row("SELECT event_seq FROM space WHERE space = ?1", params![scope.space], |row| row.get(0))?;
+    let mut statement = db.prepare_cached(
+        "SELECT seq, at_ms, kind, payload FROM event WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![scope.space, after, limit])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let payload: String = row.get(3)?;
+        events.push(Event {
+            seq: row.get(0)?,
+            at: Timestamp::from_ms(row.get(1)?),
+            kind: row.get(2)?,
+            data: serde_json::from_str(&payload).map_err(|error| unreadable("an event", error))?,
+        });
+    }
+    let is_gap = match events.first() {
+        Some(first) => first.seq != after.saturating_add(1),
+        None => after != newest,
+    };
+    Ok(EventPage { events, is_gap, newest })
+}
+
+/// Keeps a number up to date with the newest event's, whichever process added it. Asks only while someone listens.
+pub(crate) struct EventWatch {
+    newest: watch::Sender<i64>,
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EventWatch {
+    pub(crate) fn start(path: PathBuf) -> Self {
+        let newest = watch::Sender::new(0);
+        let (stop, stopped) = sync_channel(1);
+        let told = newest.clone();
+        let thread = std::thread::Builder::new().name("events".to_owned()).spawn(move || run(&path, &told, &stopped));
+        let thread = thread.map_err(|error| tracing::error!(%error, "events cannot be watched")).ok();
+        Self { newest, stop: Some(stop), thread }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<i64> {
+        self.newest.subscribe()
+    }
+}
+
+impl Drop for EventWatch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(path: &std::path::Path, told: &watch::Sender<i64>, stopped: &Receiver<()>) {
+    let mut db = None;
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ROUND) {
+        if told.receiver_count() == 0 {
+            continue;
+        }
+        if db.is_none() {
+            db = open_reader(path).map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
+        }
+        let newest = db.as_ref().and_then(|db| {
+            db.prepare_cached("SELECT max(event_seq) FROM space")
+                .and_then(|mut s| s.query_row([], |row| row.get(0)))
+                .ok()
+        });
+        if let Some(newest) = newest {
+            told.send_if_modified(|known: &mut i64| std::mem::replace(known, newest) != newest);
+        }
+    }
+}
