@@ -16,13 +16,21 @@ pub enum Error {
     #[error("there is no session `{0}`")]
     SessionNotFound(SessionId),
     #[error("{message}")]
-    Conflict { message: String, details: Value },
+    Conflict { message: String, details: Value, hint: &'static str },
     #[error("checkpoint `{id}` is damaged: {damage}")]
     CheckpointCorrupt { id: CheckpointId, damage: String, nearest: Option<CheckpointId> },
     #[error("{what} has {actual} bytes, at most {max} are taken")]
     PayloadTooLarge { what: &'static str, actual: u64, max: u64 },
     #[error("{message}")]
     QuotaExceeded { message: String, setting: &'static str },
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("there is nothing at {0}")]
+    NotFound(String),
+    #[error("{method} is not possible at {path}")]
+    MethodNotAllowed { method: String, path: String },
+    #[error("the body must be JSON: send Content-Type: application/json, not `{0}`")]
+    UnsupportedMediaType(String),
     #[error("{message}")]
     StorageUnavailable { reason: Unavailable, message: String },
 }
@@ -55,29 +63,37 @@ impl Error {
     /// Code, HTTP status and the next action.
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {
-            Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct the named field and call again"),
-            Self::CheckpointNotFound(_) => {
-                ("CHECKPOINT_NOT_FOUND", 404, "list checkpoints to find its id, or load the latest of its session")
-            }
+            Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct what the message names and try again"),
+            Self::CheckpointNotFound(_) => ("CHECKPOINT_NOT_FOUND", 404, "look for its id in the list of checkpoints"),
             Self::SessionNotFound(_) => {
-                ("SESSION_NOT_FOUND", 404, "list checkpoints without a session id to see which sessions there are")
+                ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions or checkpoints")
             }
-            Self::Conflict { .. } => ("CONFLICT", 409, "load the newest state, reconcile, and call again"),
+            Self::Conflict { hint, .. } => ("CONFLICT", 409, hint),
             Self::CheckpointCorrupt { .. } => {
                 ("CHECKPOINT_CORRUPT", 422, "load details.nearestCheckpointId, the newest good one before it")
             }
-            Self::PayloadTooLarge { .. } => ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise the named limit"),
-            Self::QuotaExceeded { .. } => {
-                ("STORAGE_QUOTA_EXCEEDED", 413, "remove what is no longer needed, or raise details.setting")
+            Self::PayloadTooLarge { .. } => {
+                ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise WAYSTONE_MAX_CONTEXT_BYTES")
             }
+            Self::QuotaExceeded { .. } => (
+                "STORAGE_QUOTA_EXCEEDED",
+                413,
+                "delete what is no longer needed, or raise the limit that the message names",
+            ),
+            Self::Forbidden(_) => {
+                ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
+            }
+            Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
+            Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
+            Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
             Self::StorageUnavailable { reason: Unavailable::Busy, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; try again")
+                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; try again")
             }
             Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; free disk space and try again")
+                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; free disk space and try again")
             }
             Self::StorageUnavailable { .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; see the log file in the data directory")
+                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; see the log file in the data directory")
             }
         }
     }
@@ -105,7 +121,11 @@ impl Error {
             Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
             Self::QuotaExceeded { setting, .. } => json!({ "setting": setting }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
-            Self::InvalidInput(_) => json!({}),
+            Self::InvalidInput(_)
+            | Self::Forbidden(_)
+            | Self::NotFound(_)
+            | Self::MethodNotAllowed { .. }
+            | Self::UnsupportedMediaType(_) => json!({}),
         }
     }
 

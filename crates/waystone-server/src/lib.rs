@@ -1,3 +1,6 @@
 //! How Waystone is reached. Faces decide nothing: they parse, call one engine method, and render.
 
+pub mod http;
 pub mod mcp;
+mod request;
+mod schema;

@@ -14,8 +14,8 @@ use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::ServiceExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use waystone_core::Engine;
@@ -89,6 +89,21 @@ impl ServerHandler for Mcp {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("waystone", env!("CARGO_PKG_VERSION")).with_title("Waystone"))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    /// What the SDK could not read as a request it knows: a method of ours with parameters that do not fit, or another method.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        Err(match method.as_str() {
+            "tools/call" | "tools/list" | "ping" | "initialize" => {
+                ErrorData::invalid_params(format!("the parameters of {method} do not fit"), None)
+            }
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None),
+        })
     }
 
     async fn list_tools(

@@ -27,7 +27,7 @@ impl DataDirectory {
         if let Some(kind) = platform::network_file_system(root).map_err(unusable)? {
             return Err(OpenError::NetworkFileSystem { path: root.to_owned(), kind });
         }
-        let directory = Self { root: root.to_owned() };
+        let directory = Self { root: root.canonicalize().map_err(unusable)? };
         platform::create_private_dir(&directory.run()).map_err(unusable)?;
         Ok(directory)
     }

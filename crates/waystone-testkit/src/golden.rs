@@ -54,6 +54,20 @@ pub async fn contents(engine: &Engine) -> Value {
     json!(all)
 }
 
+/// Whether `actual` has everything that `expected` has. Replies may grow fields, but lose none and change none.
+pub fn contains(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Object(actual), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| actual.get(key).is_some_and(|found| contains(found, value)))
+        }
+        (Value::Array(actual), Value::Array(expected)) => {
+            actual.len() == expected.len()
+                && actual.iter().zip(expected).all(|(actual, expected)| contains(actual, expected))
+        }
+        _ => actual == expected,
+    }
+}
+
 /// Writes a golden directory of the present format under `name`. One that exists is never written again.
 pub async fn write(name: &str) {
     let target = root().join(name);

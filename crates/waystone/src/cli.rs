@@ -56,8 +56,12 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, json: 
 }
 
 /// Prints why a command failed and what to do, to standard error.
-pub(crate) fn report(error: &anyhow::Error) {
+pub(crate) fn report(error: &anyhow::Error, json: bool) {
     let mut stderr = std::io::stderr().lock();
+    if let (true, Some(error)) = (json, error.downcast_ref::<Error>()) {
+        let _ = writeln!(stderr, "{}", serde_json::json!(error.reply()));
+        return;
+    }
     let _ = writeln!(stderr, "error: {}", render::plain(&format!("{error:#}")));
     if let Some(error) = error.downcast_ref::<Error>() {
         let _ = writeln!(stderr, "hint: {}", error.hint());

@@ -9,6 +9,8 @@ use std::sync::Mutex;
 
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterFn, LevelFilter};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
@@ -32,7 +34,17 @@ pub(crate) fn start(data_dir: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let ours = FilterFn::new(|metadata: &Metadata<'_>| metadata.target().starts_with("waystone"));
-    let layer = fmt::layer().with_ansi(false).with_writer(Mutex::new(options.open(path)?));
+    let layer = fmt::layer().with_ansi(false).with_timer(TimeAndProcess).with_writer(Mutex::new(options.open(path)?));
     tracing_subscriber::registry().with(layer.with_filter(ours).with_filter(LevelFilter::INFO)).init();
     Ok(())
+}
+
+/// Several processes write to one log: each line says which.
+struct TimeAndProcess;
+
+impl FormatTime for TimeAndProcess {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        SystemTime.format_time(writer)?;
+        write!(writer, " [{}]", std::process::id())
+    }
 }

@@ -24,19 +24,23 @@ const EXIT_STORE: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(arguments)));
+    let json = arguments.json;
+    let outcome = start(arguments);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            cli::report(&error);
+            cli::report(&error, json);
             ExitCode::from(if error.is::<OpenError>() { EXIT_STORE } else { EXIT_FAILED })
         }
     }
+}
+
+fn start(arguments: Arguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(run(arguments));
+    // A read of a terminal cannot be broken off; everything else has ended.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -49,6 +53,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Mcp => serve_mcp(&engine, &settings).await,
         command => cli::run(command, &engine, &Scope::local(settings.user.clone()), arguments.json).await,
     };
+    if let Err(error) = &done {
+        let code = error.downcast_ref::<waystone_core::Error>().map(waystone_core::Error::code);
+        tracing::info!(code, "the command failed");
+    }
     engine.close().await;
     done
 }

@@ -11,7 +11,7 @@ use waystone_core::id::ProjectId;
 
 #[derive(Debug, Args)]
 pub(crate) struct SettingArguments {
-    /// Where everything is kept
+    /// Where everything is kept [default: the platform's data directory, such as ~/.local/share/waystone]
     #[arg(long, global = true, env = "WAYSTONE_DATA_DIR", value_name = "DIR", alias = "storage-path")]
     data_dir: Option<PathBuf>,
 
@@ -19,7 +19,7 @@ pub(crate) struct SettingArguments {
     #[arg(long, global = true, env = "WAYSTONE_PROJECT", value_name = "ID")]
     project: Option<ProjectId>,
 
-    /// How many checkpoints a session keeps before the oldest without name, tag or branch is archived
+    /// How many checkpoints a session keeps before the oldest without name, tag or branch is archived [default: 100]
     #[arg(long, global = true, env = "WAYSTONE_MAX_CHECKPOINTS", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_checkpoints: Option<u64>,
 }

@@ -29,7 +29,7 @@ pub struct SaveCheckpoint {
     /// The body of work this session belongs to. Inferred from the working directory when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Who saves; the client's name when left out.
+    /// Who saves; kept with the checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
     /// What kind of work the session runs.

@@ -95,7 +95,7 @@ impl Engine {
         if packed.bytes.len() as u64 > self.limits.checkpoint_bytes_max {
             return Err(Error::QuotaExceeded {
                 message: format!(
-                    "the checkpoint has {} bytes compressed, at most {} are kept",
+                    "the checkpoint has {} bytes compressed, at most {} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)",
                     packed.bytes.len(),
                     self.limits.checkpoint_bytes_max
                 ),
@@ -207,7 +207,7 @@ fn dropped_by_skip(new: &NewCheckpoint) -> Vec<String> {
     let dropped = [("metadata", new.metadata != Metadata::default()), ("parentCheckpointId", new.parent.is_some())];
     let warn = |(field, given): (&str, bool)| {
         given.then(|| {
-            format!("{field} was not kept: the context is unchanged, so nothing was saved; set force to save it")
+            format!("{field} was not kept: the context is unchanged, so nothing was saved; force saves it anyway")
         })
     };
     dropped.into_iter().filter_map(warn).collect()

@@ -151,7 +151,7 @@ impl Input {
 }
 
 fn parse_line(line: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
-    json::parse_framed(line)
+    json::parse_checked(line)
         .map_err(|error| Box::new(Refusal { envelope: Envelope::of(line), error: Error::InvalidInput(error) }))
 }
 
@@ -162,14 +162,14 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Tells the sender of a request. Anything else has no one waiting for an answer.
+    /// Tells the sender: a tool call gets a result that the model sees, anything else an error of the protocol.
     async fn answer(&self, output: &Output) {
-        tracing::warn!(code = self.error.code(), "a line on standard input was refused");
-        let Some(id) = self.envelope.id().cloned() else { return };
-        let answer = if self.envelope.is_tool_call() {
-            ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id)
-        } else {
-            ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), Some(id))
+        tracing::info!(code = self.error.code(), "a line on standard input was refused");
+        let answer = match self.envelope.id().cloned() {
+            Some(id) if self.envelope.is_tool_call() => {
+                ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id)
+            }
+            id => ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), id),
         };
         if let Err(error) = output.send(&answer).await {
             tracing::warn!(%error, "standard output cannot be written");

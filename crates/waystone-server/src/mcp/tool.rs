@@ -5,15 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
-use schemars::generate::SchemaSettings;
-use schemars::transform::{RecursiveTransform, Transform};
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use waystone_core::api::ErrorReply;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Result, json};
+
+use crate::request::request_from;
+use crate::schema;
 
 /// Replies over this size are rendered where they hold up no other request.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -44,7 +45,7 @@ impl Tool {
         Reply: Serialize + JsonSchema,
         Answer: Future<Output = Result<Reply>> + Send,
     {
-        let (input, description) = schema::<Request>(SchemaSettings::draft2020_12());
+        let (input, description) = schema::of_request::<Request>();
         let annotations = ToolAnnotations::with_title(title)
             .read_only(matches!(effect, Effect::Reads))
             .destructive(false)
@@ -57,7 +58,7 @@ impl Tool {
         let call = move |engine, scope, arguments| -> Pin<Box<dyn Future<Output = Result<String>> + Send>> {
             let method = method.clone();
             Box::pin(async move {
-                let reply = method(engine, scope, parse(arguments)?).await?;
+                let reply = method(engine, scope, request_from(Value::Object(arguments))?).await?;
                 serde_json::to_string(&reply).map_err(|error| Error::InvalidInput(error.to_string()))
             })
         };
@@ -91,17 +92,6 @@ pub(super) fn failure(error: &Error) -> CallToolResult {
     CallToolResult::structured_error(serde_json::to_value(error.reply()).unwrap_or_default())
 }
 
-fn parse<Request: DeserializeOwned>(arguments: JsonObject) -> Result<Request> {
-    let arguments = Value::Object(arguments);
-    json::check_parsed(&arguments).map_err(Error::InvalidInput)?;
-    serde_path_to_error::deserialize(arguments).map_err(|error| {
-        let path = error.path().to_string();
-        let message = error.into_inner().to_string();
-        let is_named = path == "." || message.starts_with("unknown field");
-        Error::InvalidInput(if is_named { message } else { format!("{path}: {message}") })
-    })
-}
-
 /// The reply as text and as structured content. The text is parsed back rather than built twice, since a context in it is
 /// already text.
 fn render(text: String) -> CallToolResult {
@@ -113,8 +103,8 @@ fn render(text: String) -> CallToolResult {
 
 /// The schema of what a call returns: the reply, or the error in its place. Clients check failures against it too.
 fn output_schema<Reply: JsonSchema>() -> JsonObject {
-    let (mut reply, _) = schema::<Reply>(SchemaSettings::draft2020_12().for_serialize());
-    let (mut failure, _) = schema::<ErrorReply>(SchemaSettings::draft2020_12().for_serialize());
+    let (mut reply, _) = schema::of_reply::<Reply>();
+    let (mut failure, _) = schema::of_reply::<ErrorReply>();
     let one_of = [reply.remove("required"), failure.remove("required")];
     let one_of = one_of.into_iter().flatten().map(|required| serde_json::json!({ "required": required })).collect();
     if let (Some(Value::Object(all)), Some(Value::Object(error))) =
@@ -124,42 +114,4 @@ fn output_schema<Reply: JsonSchema>() -> JsonObject {
     }
     reply.insert("anyOf".to_owned(), one_of);
     reply
-}
-
-/// The schema of a type, whole in one object, and its description apart.
-fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> (JsonObject, String) {
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    RecursiveTransform(plain_types).transform(&mut schema);
-    let object = schema.ensure_object();
-    let description =
-        object.remove("description").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();
-    object.remove("title");
-    (std::mem::take(object), description)
-}
-
-/// Says what models and clients understand: formats such as `uint32` are Rust's, not JSON Schema's; a field that may be left
-/// out need not be said to take `null` as well; lines of a description end where the source did.
-fn plain_types(schema: &mut Schema) {
-    let Some(object) = schema.as_object_mut() else { return };
-    let is_ours =
-        |format: &Value| format.as_str().is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
-    if object.get("format").is_some_and(is_ours) {
-        object.remove("format");
-    }
-    if let Some(Value::Array(types)) = object.get_mut("type") {
-        types.retain(|kind| kind != "null");
-        if let [kind] = types.as_slice() {
-            let kind = kind.clone();
-            object.insert("type".to_owned(), kind);
-        }
-    }
-    if let Some(Value::String(text)) = object.get_mut("description") {
-        *text = unwrap_lines(text);
-    }
-}
-
-fn unwrap_lines(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

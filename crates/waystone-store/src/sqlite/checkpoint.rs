@@ -55,7 +55,10 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
 }
 
 fn check_session(session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
-    let conflict = |message: String, details: Value| Err(DbError::from(Error::Conflict { message, details }));
+    let conflict = |message: String, details: Value| {
+        let hint = "save into a session of your own";
+        Err(DbError::from(Error::Conflict { message, details, hint }))
+    };
     if session.is_archived {
         return conflict(
             format!("session `{}` was deleted; save under another session id", new.session),
@@ -81,8 +84,9 @@ fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
         Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
         None => format!("session `{}` has no checkpoint, so `{expected}` is not its newest", new.session),
     };
-    Err(Error::Conflict { message, details: json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected }) }
-        .into())
+    let details = json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected });
+    let hint = "load the newest checkpoint, reconcile, and save again";
+    Err(Error::Conflict { message, details, hint }.into())
 }
 
 fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
@@ -93,11 +97,17 @@ fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCh
     let exceeded = |message: String, setting| Err(Error::QuotaExceeded { message, setting }.into());
     if session.size_bytes + size > new.session_bytes_max {
         let (used, max) = (session.size_bytes, new.session_bytes_max);
-        return exceeded(format!("the session has {used} bytes, {size} more would exceed {max}"), "MAX_SESSION_BYTES");
+        return exceeded(
+            format!("the session has {used} bytes, {size} more would exceed {max} (WAYSTONE_MAX_SESSION_BYTES)"),
+            "MAX_SESSION_BYTES",
+        );
     }
     if total + size > new.total_bytes_max {
         let max = new.total_bytes_max;
-        return exceeded(format!("the store has {total} bytes, {size} more would exceed {max}"), "MAX_TOTAL_BYTES");
+        return exceeded(
+            format!("the store has {total} bytes, {size} more would exceed {max} (WAYSTONE_MAX_TOTAL_BYTES)"),
+            "MAX_TOTAL_BYTES",
+        );
     }
     Ok(())
 }
@@ -125,7 +135,7 @@ fn prune(
         .collect::<Result<_, _>>()?;
     if (prunable.len() as u64) < excess {
         let message = format!(
-            "the session has {} checkpoints, {} are allowed, and no more can be archived: the others have names, tags or branches",
+            "the session has {} checkpoints, {} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches",
             session.checkpoint_count, new.checkpoints_max
         );
         return Err(Error::QuotaExceeded { message, setting: "MAX_CHECKPOINTS" }.into());
@@ -265,7 +275,8 @@ fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Optio
     let Some((request_hash, reply)) = found else { return Ok(None) };
     if request_hash != idempotency.request_hash.0 {
         let message = format!("idempotency key `{}` was used for another request", idempotency.key);
-        return Err(Error::Conflict { message, details: json!({ "idempotencyKey": idempotency.key }) }.into());
+        let (details, hint) = (json!({ "idempotencyKey": idempotency.key }), "use a fresh key for a new request");
+        return Err(Error::Conflict { message, details, hint }.into());
     }
     let reply: Map<String, Value> =
         serde_json::from_str(&reply).map_err(|error| unreadable("a first answer", error))?;

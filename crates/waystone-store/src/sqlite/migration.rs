@@ -69,5 +69,8 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 fn cannot_open(directory: &DataDirectory, error: &rusqlite::Error) -> OpenError {
-    OpenError::Database { path: directory.database(), message: error.to_string() }
+    OpenError::Database {
+        path: directory.database(),
+        message: format!("{error}; bring back a copy, or move it away to begin anew"),
+    }
 }

@@ -16,7 +16,8 @@ async fn every_golden_directory_opens() {
         let clock = Arc::new(ManualClock::unique());
         let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
         let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
-        assert_eq!(golden::contents(&engine).await, golden.expected, "{}", golden.name);
+        let contents = golden::contents(&engine).await;
+        assert!(golden::contains(&contents, &golden.expected), "{} does not hold what it held", golden.name);
 
         let request = waystone_testkit::harness::request_of(json!({ "sessionId": "after", "context": { "n": 1 } }));
         engine.save_checkpoint(&Scope::local("tester"), request).await.unwrap();

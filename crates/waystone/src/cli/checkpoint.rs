@@ -13,12 +13,13 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, json};
 
-use super::render::{Out, bytes, fields, table};
+use super::render::{Out, bytes, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List a session's checkpoints, newest first
     List {
+        /// The session's id, from `session list`
         session: SessionId,
         /// Only checkpoints whose name, tags or metadata contain these words
         #[arg(long)]
@@ -27,21 +28,26 @@ pub(crate) enum Command {
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
         /// How many to show, 1 to 1000
-        #[arg(long, default_value_t = ListCheckpoints::default_limit())]
+        #[arg(long, default_value_t = ListCheckpoints::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Go on after the page that printed this cursor
         #[arg(long)]
         cursor: Option<String>,
     },
     /// Print a checkpoint: what is known of it, and its context
-    Show { checkpoint: CheckpointId },
+    Show {
+        /// Its id, from the list
+        checkpoint: CheckpointId,
+    },
     /// Save a JSON file as a checkpoint; `-` reads standard input
     Save(Save),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Save {
+    /// The session's id; one that does not exist is made
     session: SessionId,
+    /// A file with a JSON object
     file: PathBuf,
     /// A name to find it by; a named checkpoint is never pruned
     #[arg(long)]
@@ -61,6 +67,9 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
                 ListCheckpoints { session_id: Some(session), query, tags, limit, cursor, ..Default::default() };
             let page = engine.list_checkpoints(scope, request).await?;
             out.print(&page, |page| {
+                if page.checkpoints.is_empty() {
+                    return "No checkpoints match.".to_owned();
+                }
                 let header = ["CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
                 let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
                 table(&header, page.checkpoints.iter().map(row)) + &more.unwrap_or_default()
@@ -133,10 +142,10 @@ fn read_file(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
 fn row(checkpoint: &Checkpoint) -> Vec<String> {
     vec![
         checkpoint.checkpoint_id.to_string(),
-        checkpoint.created_at.to_string(),
+        time(checkpoint.created_at),
         bytes(checkpoint.size_bytes),
-        checkpoint.metadata.name().unwrap_or_default().to_owned(),
-        checkpoint.metadata.tags().collect::<Vec<_>>().join(", "),
+        short(checkpoint.metadata.name().unwrap_or_default()),
+        short(&checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),
         checkpoint.agent_id.as_ref().map(ToString::to_string).unwrap_or_default(),
     ]
 }
@@ -151,7 +160,8 @@ fn show(loaded: &LoadedCheckpoint) -> String {
         ("parent", checkpoint.parent_checkpoint_id.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("name", checkpoint.metadata.name().unwrap_or_default().to_owned()),
         ("tags", checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),
-        ("size", bytes(checkpoint.size_bytes)),
+        ("size", format!("{} compressed", bytes(checkpoint.size_bytes))),
+        ("state", if checkpoint.archived { "archived".to_owned() } else { "live".to_owned() }),
     ]);
     let context = json::parse_trusted::<Value>(loaded.context.get().as_bytes());
     let context = context.and_then(|context| serde_json::to_string_pretty(&context));

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
+use waystone_core::clock::Timestamp;
 
 pub(crate) struct Out {
     pub(crate) json: bool,
@@ -49,6 +50,20 @@ pub(crate) fn plain(text: &str) -> String {
         }
         shown
     })
+}
+
+/// A text that leaves room for the other columns.
+pub(crate) fn short(text: &str) -> String {
+    const LENGTH_MAX: usize = 32;
+    match text.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A time to the second.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.to_string().replacen('T', " ", 1).split('.').next().unwrap_or_default().to_owned() + "Z"
 }
 
 pub(crate) fn bytes(count: u64) -> String {

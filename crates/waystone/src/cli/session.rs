@@ -6,7 +6,7 @@ use waystone_core::api::{ListSessions, Session};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 
-use super::render::{Out, bytes, fields, table};
+use super::render::{Out, bytes, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -16,21 +16,28 @@ pub(crate) enum Command {
         #[arg(long = "in", value_name = "PROJECT")]
         project: Option<ProjectId>,
         /// How many to show, 1 to 1000
-        #[arg(long, default_value_t = ListSessions::default_limit())]
+        #[arg(long, default_value_t = ListSessions::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Go on after the page that printed this cursor
         #[arg(long)]
         cursor: Option<String>,
     },
     /// Show one session
-    Show { session: SessionId },
+    Show {
+        /// Its id, from the list
+        session: SessionId,
+    },
 }
 
 pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
     match command {
         Command::List { project, limit, cursor } => {
+            let filter = project.as_ref().map(|project| format!("No sessions in project {project}."));
             let page = engine.list_sessions(scope, ListSessions { project_id: project, limit, cursor }).await?;
             out.print(&page, |page| {
+                if let (true, Some(nothing)) = (page.sessions.is_empty(), filter) {
+                    return nothing;
+                }
                 if page.sessions.is_empty() {
                     return "No sessions yet. An agent makes one with its first save.".to_owned();
                 }
@@ -62,9 +69,9 @@ fn row(session: &Session) -> Vec<String> {
     vec![
         session.id.to_string(),
         session.project_id.to_string(),
-        session.name.clone().unwrap_or_default(),
+        short(session.name.as_deref().unwrap_or_default()),
         session.checkpoint_count.to_string(),
         bytes(session.total_size_bytes),
-        session.last_accessed_at.to_string(),
+        time(session.last_accessed_at),
     ]
 }

@@ -61,10 +61,25 @@ fn errors_come_with_a_hint_and_an_exit_code() {
         check(&["checkpoint", "save", "s", path], 1, says);
     }
     check(&["checkpoint", "save", "s", "/no/such/file"], 1, "cannot open /no/such/file");
-    check(&["checkpoint", "show", "nope"], 1, "hint: list checkpoints");
+    check(&["checkpoint", "show", "nope"], 1, "hint: look for its id");
+    check(&["checkpoint", "show", "nope", "--json"], 1, r#""code":"CHECKPOINT_NOT_FOUND""#);
+    check(&["checkpoint", "list", "s", "--limit", "0"], 2, "1..=1000");
     check(&["session", "show", "a/b"], 2, "may contain only");
     check(&["--no-such-flag"], 2, "unexpected argument");
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     check(&["status", "--data-dir", file.to_str().unwrap()], 3, "choose another directory");
+}
+
+#[test]
+fn a_relative_data_directory_works_from_the_first_time() {
+    let directory = private_dir();
+    for _ in 0..2 {
+        let output = command(&binary("waystone"), Path::new("fresh"))
+            .arg("status")
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert!(stdout(&output).contains("fresh"));
+    }
 }

@@ -38,6 +38,7 @@ fn stdout_carries_protocol_only() {
         call(2, "tools/call", json!({ "name": SAVE, "arguments": { "context": { "n": 1 } } })).to_string(),
         call(3, "no/such/method", json!({})).to_string(),
         call(4, "tools/call", json!({ "name": "no_such_tool", "arguments": {} })).to_string(),
+        call(5, "tools/call", json!({ "name": 5 })).to_string(),
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#.to_owned(),
     ];
     child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
@@ -45,9 +46,12 @@ fn stdout_carries_protocol_only() {
     child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     assert!(child.wait().unwrap().success());
     let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut ids: Vec<u64> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+    let mut ids: Vec<Option<u64>> = answers.iter().map(|answer| answer["id"].as_u64()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, [1, 2, 3, 4], "every request is answered before the process ends");
+    let expected = [None, Some(1), Some(2), Some(3), Some(4), Some(5)];
+    assert_eq!(ids, expected, "every request is answered before the process ends, and garbage as well");
+    let code = |id: u64| answers.iter().find(|answer| answer["id"] == id).unwrap()["error"]["code"].as_i64();
+    assert_eq!((code(3), code(4), code(5)), (Some(-32601), Some(-32602), Some(-32602)));
     assert!(answers.iter().all(|answer| answer["jsonrpc"] == "2.0"));
     let mut errors = String::new();
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
@@ -73,7 +77,7 @@ fn a_frame_that_cannot_be_parsed_is_answered() {
     check(r#"{"n":1e999}"#, "out of range");
     check(&format!("{}{}", r#"{"k":"#.repeat(5000), "1".to_owned() + &"}".repeat(5000)), "128 levels");
     check(&format!("{}{}", r#"{"k":"#.repeat(130), "1".to_owned() + &"}".repeat(130)), "128 levels");
-    check(r#"{"n":18446744073709551616}"#, "/context/n");
+    check(r#"{"n":18446744073709551616}"#, "18446744073709551616");
     check(r#"{"n":01}"#, "invalid number");
 
     process.send_line(r#"{"jsonrpc":"2.0","id":77,"method":"ping","params":{"x":"\udfff"}}"#).unwrap();
@@ -102,7 +106,7 @@ fn context_text_never_reaches_the_log() {
         json!({ "context": marker }),
         json!({ "context": {}, marker: 1 }),
         json!({ "context": {}, "sessionId": format!("{marker}/") }),
-        json!({ "context": { marker: 1e300 } }),
+        json!({ "context": { "deep": [[[marker]]] }, "limit": marker }),
     ] {
         let _ = process.call(SAVE, arguments).unwrap();
     }
@@ -143,4 +147,23 @@ fn a_process_that_is_told_to_end_leaves_nothing_behind() {
     let db = waystone_testkit::audit::open(directory.path());
     let operations: u64 = db.query_row("SELECT count(*) FROM operation", [], |row| row.get(0)).unwrap();
     assert_eq!(operations, 2, "the load was recorded");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_ends_when_told_to_before_anyone_has_spoken() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let directory = private_dir();
+    let mut child = command(&binary("waystone"), directory.path())
+        .arg("mcp")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = directory.path().join("logs").join("waystone.log");
+    while !std::fs::read_to_string(&log).is_ok_and(|log| log.contains("serving MCP")) {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().code().is_none_or(|code| code == 0));
 }

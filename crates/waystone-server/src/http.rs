@@ -1,0 +1,82 @@
+//! The REST face: one list of routes, from which the router, the OpenAPI document and the documentation page are made.
+//!
+//! Every answer that is not a success is our error object, whoever refused: extractors, the guard, or the engine.
+
+mod checkpoint;
+mod docs;
+mod event;
+mod extract;
+mod guard;
+mod health;
+mod mcp;
+mod openapi;
+mod reply;
+mod route;
+mod session;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware;
+use tokio::sync::watch;
+use waystone_core::store::Scope;
+use waystone_core::{Engine, Error};
+
+pub use guard::Guard;
+use reply::HttpError;
+use route::Route;
+
+/// Every route there is, besides `/mcp`.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = Vec::new();
+    routes.extend(session::routes());
+    routes.extend(checkpoint::routes());
+    routes.extend(event::routes());
+    routes.extend(health::routes());
+    routes.extend(openapi::routes());
+    routes.extend(docs::routes());
+    routes
+}
+
+/// What handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct Http {
+    engine: Engine,
+    user: Arc<str>,
+    /// Turns true when the server is to end: streams then end too.
+    stopping: watch::Receiver<bool>,
+}
+
+impl Http {
+    pub fn new(engine: Engine, user: &str, stopping: watch::Receiver<bool>) -> Self {
+        Self { engine, user: user.into(), stopping }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::local(&*self.user)
+    }
+
+    /// Everything: REST, MCP and documentation, behind the guard.
+    pub fn router(self, guard: Guard) -> Router {
+        let mcp = mcp::service(&self, &guard);
+        let mut router = Router::new();
+        for route in routes() {
+            router = router.route(route.path, route.handler);
+        }
+        router
+            .nest_service("/mcp", mcp)
+            .fallback(nothing_here)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
+            .with_state(self)
+    }
+}
+
+async fn nothing_here(request: Request) -> HttpError {
+    HttpError(Error::NotFound(request.uri().path().to_owned()))
+}
+
+async fn method_not_allowed(request: Request) -> HttpError {
+    HttpError(Error::MethodNotAllowed { method: request.method().to_string(), path: request.uri().path().to_owned() })
+}

@@ -1,0 +1,122 @@
+//! `/api/checkpoints`, and the checkpoints of a session
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode};
+use waystone_core::Error;
+use waystone_core::api::{
+    CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SaveStatus,
+    SavedCheckpoint,
+};
+use waystone_core::id::{CheckpointId, SessionId};
+
+use super::Http;
+use super::extract::{Body, Id, Query};
+use super::reply::{HttpResult, Json, ok};
+use super::route::Route;
+
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/checkpoints", "list_checkpoints", list)
+            .summary("List checkpoints of any session, newest first")
+            .query::<ListCheckpoints>()
+            .replies::<CheckpointPage>(200)
+            .errors(&[404]),
+        saving(Route::new(Method::POST, "/api/checkpoints", "save_checkpoint", save))
+            .summary("Save a context; without a session id a session is made"),
+        Route::new(Method::GET, "/api/checkpoints/{checkpointId}", "load_checkpoint", load)
+            .summary("Load a checkpoint with its context")
+            .replies::<LoadedCheckpoint>(200)
+            .errors(&[400, 404, 422]),
+        Route::new(Method::DELETE, "/api/checkpoints/{checkpointId}", "delete_checkpoint", delete)
+            .summary("Delete a checkpoint; it is kept for a while and loads by its id")
+            .replies::<DeletedCheckpoint>(200)
+            .errors(&[400, 404]),
+        Route::new(Method::GET, "/api/sessions/{sessionId}/checkpoints", "list_checkpoints", list_of_session)
+            .summary("List a session's checkpoints, newest first")
+            .query::<ListCheckpoints>()
+            .replies::<CheckpointPage>(200)
+            .errors(&[404]),
+        saving(Route::new(Method::POST, "/api/sessions/{sessionId}/checkpoints", "save_checkpoint", save_in_session))
+            .summary("Save a context in a session"),
+        Route::new(Method::GET, "/api/sessions/{sessionId}/latest", "load_checkpoint", load_latest)
+            .summary("Load a session's newest checkpoint with its context")
+            .replies::<LoadedCheckpoint>(200)
+            .errors(&[400, 404, 422]),
+    ]
+}
+
+fn saving(route: Route) -> Route {
+    route
+        .header(IDEMPOTENCY_KEY, "The same as `idempotencyKey` in the body.")
+        .body::<SaveCheckpoint>()
+        .replies::<SavedCheckpoint>(201)
+        .replies::<SavedCheckpoint>(200)
+        .errors(&[404, 409])
+}
+
+async fn list(State(http): State<Http>, Query(request): Query<ListCheckpoints>) -> HttpResult<CheckpointPage> {
+    ok(http.engine.list_checkpoints(&http.scope(), request).await)
+}
+
+async fn list_of_session(
+    State(http): State<Http>,
+    Id(session): Id<SessionId>,
+    Query(mut request): Query<ListCheckpoints>,
+) -> HttpResult<CheckpointPage> {
+    same("sessionId", &mut request.session_id, session)?;
+    ok(http.engine.list_checkpoints(&http.scope(), request).await)
+}
+
+async fn save(
+    State(http): State<Http>,
+    headers: HeaderMap,
+    Body(mut request): Body<SaveCheckpoint>,
+) -> HttpResult<SavedCheckpoint> {
+    if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
+        let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
+        let key = key.map_err(|error| Error::InvalidInput(format!("{IDEMPOTENCY_KEY}: {error}")))?;
+        same("idempotencyKey", &mut request.idempotency_key, key)?;
+    }
+    let saved = http.engine.save_checkpoint(&http.scope(), request).await?;
+    let status = match saved.status {
+        SaveStatus::Saved => StatusCode::CREATED,
+        SaveStatus::SkippedUnchanged => StatusCode::OK,
+    };
+    Ok(Json(status, saved))
+}
+
+async fn save_in_session(
+    state: State<Http>,
+    Id(session): Id<SessionId>,
+    headers: HeaderMap,
+    Body(mut request): Body<SaveCheckpoint>,
+) -> HttpResult<SavedCheckpoint> {
+    same("sessionId", &mut request.session_id, session)?;
+    save(state, headers, Body(request)).await
+}
+
+/// What stands in the path or a header may stand in the body too, if it is the same.
+fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Result<(), Error> {
+    match in_body.replace(elsewhere) {
+        Some(given) if Some(&given) != in_body.as_ref() => {
+            Err(Error::InvalidInput(format!("{field} is given twice, with different values")))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn load(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<LoadedCheckpoint> {
+    let request = LoadCheckpoint { checkpoint_id: Some(id), session_id: None };
+    ok(http.engine.load_checkpoint(&http.scope(), request).await)
+}
+
+async fn load_latest(State(http): State<Http>, Id(session): Id<SessionId>) -> HttpResult<LoadedCheckpoint> {
+    let request = LoadCheckpoint { checkpoint_id: None, session_id: Some(session) };
+    ok(http.engine.load_checkpoint(&http.scope(), request).await)
+}
+
+async fn delete(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<DeletedCheckpoint> {
+    ok(http.engine.delete_checkpoint(&http.scope(), &id).await)
+}

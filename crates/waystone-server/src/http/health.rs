@@ -1,0 +1,44 @@
+//! `/healthz`, `/readyz` and `/api/status`
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
+use waystone_core::api::Status;
+
+use super::Http;
+use super::reply::{HttpResult, Json, ok};
+use super::route::Route;
+
+/// The server is there.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Health {
+    status: &'static str,
+}
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/healthz", "health", healthy)
+            .summary("Whether the process lives")
+            .replies::<Health>(200),
+        Route::new(Method::GET, "/readyz", "readiness", ready)
+            .summary("Whether the store can be read")
+            .replies::<Health>(200),
+        Route::new(Method::GET, "/api/status", "status", status)
+            .summary("What is kept, where, and who uses it")
+            .replies::<Status>(200),
+    ]
+}
+
+async fn healthy() -> Json<Health> {
+    Json(StatusCode::OK, Health { status: "ok" })
+}
+
+async fn ready(State(http): State<Http>) -> HttpResult<Health> {
+    http.engine.status(&http.scope()).await?;
+    Ok(Json(StatusCode::OK, Health { status: "ok" }))
+}
+
+async fn status(State(http): State<Http>) -> HttpResult<Status> {
+    ok(http.engine.status(&http.scope()).await)
+}

@@ -1,0 +1,54 @@
+//! `/mcp`: the same tools as over standard input and output, as streamable HTTP.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use waystone_core::{Error, json};
+
+use super::extract::{check_content_type, read_body};
+use super::reply::HttpError;
+use super::{Guard, Http};
+use crate::mcp::Mcp;
+
+/// What a request may put around a context.
+const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+
+pub(super) fn service(http: &Http, guard: &Guard) -> Router {
+    let bytes_max = http.engine.limits().context_bytes_max + ENVELOPE_BYTES_MAX;
+    let mut config = StreamableHttpServerConfig::default()
+        .with_max_request_body_bytes(usize::try_from(bytes_max).unwrap_or(usize::MAX))
+        .enforce_origin_validation();
+    config.legacy_session_mode = false;
+    config.json_response = true;
+    config.allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).into();
+    config.allowed_origins.extend(guard.allowed_origins.iter().cloned());
+    let mcp = Mcp::new(http.engine.clone(), &http.user);
+    let service = StreamableHttpService::new(move || Ok(mcp.clone()), Arc::new(LocalSessionManager::default()), config);
+    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(bytes_max, bound))
+}
+
+/// Reads the body before the SDK does: bounded, drained when it is too long, and not nested beyond what can be parsed.
+async fn bound(State(bytes_max): State<u64>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    match read_bounded(request, bytes_max).await {
+        Ok(request) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn read_bounded(request: Request, bytes_max: u64) -> Result<Request, HttpError> {
+    check_content_type(request.headers())?;
+    let (parts, body) = request.into_parts();
+    let body = read_body(Request::from_parts(parts.clone(), body), bytes_max).await?;
+    json::check_text(&body).map_err(Error::InvalidInput)?;
+    Ok(Request::from_parts(parts, Body::from(body)))
+}

@@ -1,0 +1,110 @@
+//! `/api/openapi.json`, made from the list of routes.
+
+use axum::http::{Method, StatusCode, header};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use waystone_core::api::ErrorReply;
+
+use super::route::Route;
+use crate::schema;
+
+/// An OpenAPI 3.1 document.
+#[derive(Serialize, JsonSchema)]
+struct OpenApi {}
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/openapi.json", "openapi", openapi)
+            .summary("This description, as OpenAPI 3.1")
+            .replies::<OpenApi>(200),
+    ]
+}
+
+async fn openapi() -> impl IntoResponse {
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], document().to_string())
+}
+
+/// What every route may answer: the guard refuses, the method is another, the store cannot be used.
+const ANYWHERE: [u16; 3] = [403, 405, 503];
+
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for route in super::routes() {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_lowercase()] = operation(&route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Waystone",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The context engine for LLM agents: what an agent knows, kept and never lost.",
+            "license": { "name": "MIT", "identifier": "MIT" },
+        },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": { "schemas": { "Error": schema::of_reply::<ErrorReply>().0 } },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let mut responses = Map::new();
+    for reply in &route.replies {
+        let content = json!({ reply.media_type: { "schema": reply.schema } });
+        responses.insert(reply.status.to_string(), json!({ "description": reply.description, "content": content }));
+    }
+    let mut statuses: Vec<u16> = route.errors.iter().chain(&ANYWHERE).copied().collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    for status in statuses {
+        let content = json!({ "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } });
+        responses.insert(status.to_string(), json!({ "description": meaning(status), "content": content }));
+    }
+    let mut operation = json!({
+        "operationId": operation_id(route), "summary": route.summary,
+        "parameters": parameters(route), "responses": responses,
+    });
+    if let Some(body) = &route.body {
+        operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
+    }
+    operation
+}
+
+/// Operations that stand at two paths are told apart by what the path names.
+fn operation_id(route: &Route) -> String {
+    let place = if route.path.contains("/sessions/{sessionId}/") { "_of_session" } else { "" };
+    format!("{}{place}", route.operation)
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let id = json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.:-]+$" });
+    let path =
+        route.path_parameters().map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id }));
+    let query = route.query.as_ref().and_then(|query| query.get("properties")?.as_object()).into_iter().flatten();
+    let in_path: Vec<&str> = route.path_parameters().collect();
+    let query = query.filter(|(name, _)| !in_path.contains(&name.as_str())).map(|(name, schema)| {
+        let description = schema.get("description").cloned().unwrap_or_default();
+        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
+    });
+    let headers = route.headers.iter().map(|(name, description)| {
+        let schema = if *name == "Last-Event-ID" { json!({ "type": "integer", "minimum": 0 }) } else { id.clone() };
+        json!({ "name": name, "in": "header", "required": false, "description": description, "schema": schema })
+    });
+    path.chain(query).chain(headers).collect()
+}
+
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "The request is wrong; the message names the field.",
+        403 => "The request comes from another machine's page.",
+        404 => "There is no such thing.",
+        405 => "Another method is needed.",
+        409 => "Something changed meanwhile, or was used for something else.",
+        413 => "The body is too large, or a quota is exceeded.",
+        415 => "The body is not JSON.",
+        422 => "What was saved is damaged; the nearest good one is named.",
+        _ => "The store cannot be used now; nothing was changed.",
+    }
+}

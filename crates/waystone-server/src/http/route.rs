@@ -1,0 +1,100 @@
+//! What a route is: where it is, what handles it, and everything the documentation says of it.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use super::Http;
+use crate::schema;
+
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// The engine method behind it, which is also its operation id.
+    pub(crate) operation: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) handler: MethodRouter<Http>,
+    pub(crate) query: Option<Map<String, Value>>,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) body: Option<Map<String, Value>>,
+    pub(crate) replies: Vec<Reply>,
+    /// Statuses of errors that this route gives besides those that every route gives.
+    pub(crate) errors: Vec<u16>,
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: Map<String, Value>,
+    pub(crate) description: String,
+}
+
+impl Route {
+    pub(crate) fn new<H, T>(method: Method, path: &'static str, operation: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Http>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("routes use ordinary methods");
+        Self {
+            method,
+            path,
+            operation,
+            summary: "",
+            handler: on(filter, handler),
+            query: None,
+            headers: Vec::new(),
+            body: None,
+            replies: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    pub(crate) fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(schema::of_request::<T>().0);
+        self.errors.push(400);
+        self
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, description: &'static str) -> Self {
+        self.headers.push((name, description));
+        self.errors.push(400);
+        self
+    }
+
+    pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(schema::of_request::<T>().0);
+        self.errors.extend([400, 413, 415]);
+        self
+    }
+
+    pub(crate) fn replies<T: JsonSchema>(mut self, status: u16) -> Self {
+        let (schema, description) = schema::of_reply::<T>();
+        self.replies.push(Reply { status, media_type: "application/json", schema, description });
+        self
+    }
+
+    /// A reply that is not JSON.
+    pub(crate) fn replies_text(mut self, media_type: &'static str, description: &str) -> Self {
+        let schema = Map::from_iter([("type".to_owned(), "string".into())]);
+        self.replies.push(Reply { status: 200, media_type, schema, description: description.to_owned() });
+        self
+    }
+
+    pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
+        self.errors.extend(statuses);
+        self
+    }
+
+    /// The names in braces.
+    pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+}

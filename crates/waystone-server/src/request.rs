@@ -1,0 +1,14 @@
+//! From JSON to a request, with errors that name the field.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use waystone_core::{Error, Result};
+
+pub(crate) fn request_from<Request: DeserializeOwned>(value: Value) -> Result<Request> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        let is_named = path == "." || message.starts_with("unknown field");
+        Error::InvalidInput(if is_named { message } else { format!("{path}: {message}") })
+    })
+}

@@ -1,0 +1,59 @@
+//! JSON schemas of requests and replies, for MCP tools and OpenAPI alike.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value};
+
+/// The schema of what a client sends, and its description apart.
+pub(crate) fn of_request<T: JsonSchema>() -> (Map<String, Value>, String) {
+    schema::<T>(SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_null)))
+}
+
+/// The schema of what a client receives, and its description apart.
+pub(crate) fn of_reply<T: JsonSchema>() -> (Map<String, Value>, String) {
+    schema::<T>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+/// The schema of a type, whole in one object, and its description apart.
+fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> (Map<String, Value>, String) {
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    RecursiveTransform(plain_types).transform(&mut schema);
+    let object = schema.ensure_object();
+    let description =
+        object.remove("description").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();
+    object.remove("title");
+    (std::mem::take(object), description)
+}
+
+/// Says what models and clients understand: formats such as `uint32` are Rust's, not JSON Schema's, and lines of a
+/// description end where the source did.
+fn plain_types(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let is_ours =
+        |format: &Value| format.as_str().is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
+    if object.get("format").is_some_and(is_ours) {
+        object.remove("format");
+    }
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = unwrap_lines(text);
+    }
+}
+
+/// A field that may be left out need not be said to take `null` as well.
+fn without_null(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [kind] = types.as_slice() {
+            let kind = kind.clone();
+            object.insert("type".to_owned(), kind);
+        }
+    }
+}
+
+fn unwrap_lines(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
