@@ -69,9 +69,14 @@ impl Error {
                 ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions or checkpoints")
             }
             Self::Conflict { hint, .. } => ("CONFLICT", 409, hint),
-            Self::CheckpointCorrupt { .. } => {
-                ("CHECKPOINT_CORRUPT", 422, "load details.nearestCheckpointId, the newest good one before it")
+            Self::CheckpointCorrupt { nearest: Some(_), .. } => {
+                ("CHECKPOINT_CORRUPT", 422, "load details.nearestCheckpointId, the nearest good one of its session")
             }
+            Self::CheckpointCorrupt { nearest: None, .. } => (
+                "CHECKPOINT_CORRUPT",
+                422,
+                "no other checkpoint of its session can be read; bring back a copy of the data directory",
+            ),
             Self::PayloadTooLarge { .. } => {
                 ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise WAYSTONE_MAX_CONTEXT_BYTES")
             }

@@ -28,15 +28,15 @@ pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
 /// Reads JSON into any type. The last of duplicate keys counts.
 pub fn parse_checked<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
     check_text(text)?;
-    read_bounded(text).map_err(|error| describe(&error))
+    read(text).map_err(|error| describe(&error))
 }
 
 /// Reads JSON that we wrote ourselves, whose depth was bounded then.
 pub fn parse_trusted<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
-    read_bounded(text)
+    read(text)
 }
 
-fn read_bounded<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
+fn read<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
     let value = T::deserialize(&mut deserializer)?;

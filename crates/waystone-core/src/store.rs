@@ -51,7 +51,7 @@ pub struct NewCheckpoint {
     pub metadata: Metadata,
     pub context_hash: Hash,
     pub correlation: Hash,
-    pub packed: Packed,
+    pub packed: Arc<Packed>,
     /// Add it even if the newest checkpoint holds the same context.
     pub force: bool,
     pub expected_head: Option<CheckpointId>,
@@ -63,10 +63,18 @@ pub struct NewCheckpoint {
     pub total_bytes_max: u64,
 }
 
+/// How long a retry is recognised.
+pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
+/// How long subscribers can come back to an event.
+pub const EVENT_LIFE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+
 /// What makes a retry recognisable.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
-    pub key: IdempotencyKey,
+    /// As the client gave it.
+    pub given: IdempotencyKey,
+    /// The same after the project and session it was used in: a key is the client's own only there.
+    pub key: String,
     pub request_hash: Hash,
 }
 
@@ -85,6 +93,8 @@ pub enum Wanted {
     Latest(SessionId),
     /// The newest of the same session that is older than this one.
     Before(CheckpointId),
+    /// The oldest of the same session that is newer than this one.
+    After(CheckpointId),
 }
 
 /// A checkpoint as it is kept, not yet unpacked.

@@ -18,8 +18,8 @@ use rmcp::model::{
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
-use waystone_core::Engine;
 use waystone_core::store::Scope;
+use waystone_core::{Engine, Error};
 
 use stdio::Stdio;
 use tool::Tool;
@@ -98,12 +98,17 @@ impl ServerHandler for Mcp {
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        Err(match method.as_str() {
-            "tools/call" | "tools/list" | "ping" | "initialize" => {
-                ErrorData::invalid_params(format!("the parameters of {method} do not fit"), None)
+        match method.as_str() {
+            "tools/call" => {
+                let error = Error::InvalidInput("a tool call has a name and its arguments as an object".to_owned());
+                let result = serde_json::to_value(tool::failure(&error)).unwrap_or_default();
+                Ok(CustomResult::new(result))
             }
-            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None),
-        })
+            "tools/list" | "ping" => {
+                Err(ErrorData::invalid_params(format!("the parameters of {method} do not fit"), None))
+            }
+            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None)),
+        }
     }
 
     async fn list_tools(

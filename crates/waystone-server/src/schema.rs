@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// The schema of what a client sends, and its description apart.
 pub(crate) fn of_request<T: JsonSchema>() -> (Map<String, Value>, String) {
-    schema::<T>(SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_null)))
+    schema::<T>(SchemaSettings::draft2020_12())
 }
 
 /// The schema of what a client receives, and its description apart.
@@ -21,6 +21,7 @@ fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> (Map<String, Value>, S
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     RecursiveTransform(plain_types).transform(&mut schema);
+    RecursiveTransform(without_null).transform(&mut schema);
     let object = schema.ensure_object();
     let description =
         object.remove("description").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();
@@ -42,14 +43,19 @@ fn plain_types(schema: &mut Schema) {
     }
 }
 
-/// A field that may be left out need not be said to take `null` as well.
+/// A field that may be left out is left out when there is nothing to say, so it need not be said to be `null` as well.
 fn without_null(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else { return };
-    if let Some(Value::Array(types)) = object.get_mut("type") {
-        types.retain(|kind| kind != "null");
-        if let [kind] = types.as_slice() {
-            let kind = kind.clone();
-            object.insert("type".to_owned(), kind);
+    let required = object.get("required").cloned().unwrap_or_default();
+    let is_required =
+        |name: &str| required.as_array().is_some_and(|names| names.iter().any(|required| required == name));
+    let Some(Value::Object(properties)) = object.get_mut("properties") else { return };
+    for (_, property) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
+        if let Some(Value::Array(types)) = property.get("type")
+            && let [kind, Value::String(null)] = types.as_slice()
+            && null == "null"
+        {
+            property["type"] = kind.clone();
         }
     }
 }

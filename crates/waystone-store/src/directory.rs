@@ -1,5 +1,7 @@
 //! The data directory: what is where, and whether it is safe to use.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::OpenError;
@@ -59,4 +61,20 @@ impl DataDirectory {
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }
+}
+
+/// A log over this size is set aside, and the one set aside before is replaced.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Opens the log file of a data directory for appending.
+pub fn open_log(root: &Path) -> io::Result<File> {
+    let folder = root.join("logs");
+    platform::create_private_dir(&folder)?;
+    let path = folder.join("waystone.log");
+    if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
+        // Another process may do the same at the same moment; then it is done.
+        let _ = std::fs::rename(&path, folder.join("waystone.log.1"));
+    }
+    platform::open_private_file(&path)?;
+    File::options().append(true).open(path)
 }

@@ -11,6 +11,7 @@ mod sqlite;
 
 use std::path::PathBuf;
 
+pub use directory::open_log;
 pub use sqlite::Sqlite;
 
 /// Why a data directory cannot be used. Each message says what to do.

@@ -100,9 +100,9 @@ pub(crate) fn processes(directory: &DataDirectory) -> Vec<u32> {
 }
 
 fn is_alive(path: &Path) -> bool {
-    match File::open(path).map(|file| file.try_lock_shared()) {
-        Ok(Ok(())) | Err(_) => false,
-        Ok(Err(_)) => true,
+    match File::open(path) {
+        Ok(file) => file.try_lock_shared().is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 

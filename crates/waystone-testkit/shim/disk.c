@@ -1,6 +1,6 @@
 /* Stands between a program and the disk: copies each file in SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
  * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
- * a power cut may leave. With SHIM_IGNORE_SYNC a sync does nothing and says it did. With SHIM_SYNC_LOG it writes down how
+ * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did. With SHIM_SYNC_LOG it writes down how
  * many nanoseconds each sync took. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -78,6 +78,19 @@ static void keep(int fd)
     copy_file(path, to);
 }
 
+static int has_suffix(int fd, const char *suffix)
+{
+    char link[64], path[PATH_MAX];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    length = readlink(link, path, sizeof path - 1);
+    if (length < (ssize_t)strlen(suffix))
+        return 0;
+    path[length] = 0;
+    return strcmp(path + length - strlen(suffix), suffix) == 0;
+}
+
 static void write_down(const struct timespec *from, const struct timespec *to)
 {
     const char *path = getenv("SHIM_SYNC_LOG");
@@ -100,7 +113,7 @@ static int sync_with(const char *name, int fd)
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     int result;
 
-    if (ignore && *ignore)
+    if (ignore && *ignore && has_suffix(fd, ignore))
         return 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     result = real(fd);

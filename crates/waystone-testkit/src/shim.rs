@@ -14,7 +14,7 @@ pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result
         ("LD_PRELOAD".to_owned(), shown(&library)),
         ("SHIM_ROOT".to_owned(), shown(&data_dir.canonicalize()?)),
         ("SHIM_SHADOW".to_owned(), shown(shadow)),
-        ("SHIM_IGNORE_SYNC".to_owned(), if ignore_sync { "1".to_owned() } else { String::new() }),
+        ("SHIM_IGNORE_SYNC".to_owned(), if ignore_sync { "-wal".to_owned() } else { String::new() }),
     ])
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Only our own crates are logged. Libraries log whole requests when asked to, and a request holds a context.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,26 +14,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-/// A log over this size is set aside, and the one set aside before is replaced.
-const SIZE_MAX: u64 = 4 * 1024 * 1024;
-
 pub(crate) fn start(data_dir: &Path) -> io::Result<()> {
-    let directory = data_dir.join("logs");
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&directory)?;
-    let path = directory.join("waystone.log");
-    if path.metadata().is_ok_and(|metadata| metadata.len() > SIZE_MAX) {
-        std::fs::rename(&path, directory.join("waystone.log.1"))?;
-    }
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let log = waystone_store::open_log(data_dir)?;
     let ours = FilterFn::new(|metadata: &Metadata<'_>| metadata.target().starts_with("waystone"));
-    let layer = fmt::layer().with_ansi(false).with_timer(TimeAndProcess).with_writer(Mutex::new(options.open(path)?));
+    let layer = fmt::layer().with_ansi(false).with_timer(TimeAndProcess).with_writer(Mutex::new(log));
     tracing_subscriber::registry().with(layer.with_filter(ours).with_filter(LevelFilter::INFO)).init();
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What is set by flags and the environment, and what is inferred when nothing is set. The only place that reads the
 //! environment.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -39,8 +40,8 @@ impl Settings {
         let data_dir = arguments.data_dir.clone().or(aliased).map_or_else(default_data_dir, Ok)?;
         let project = arguments.project.clone().map_or_else(infer_project, Ok)?;
         let mut limits = Limits::default();
-        let aliased = variable("WORKRAIL_MAX_CHECKPOINTS").map(|text| text.parse()).transpose();
-        let aliased = aliased.context("WORKRAIL_MAX_CHECKPOINTS must be a number")?;
+        let aliased = variable("WORKRAIL_MAX_CHECKPOINTS").map(|text| text.parse::<NonZeroU64>()).transpose();
+        let aliased = aliased.context("WORKRAIL_MAX_CHECKPOINTS must be a number from 1 on")?.map(NonZeroU64::get);
         limits.checkpoints_max = arguments.max_checkpoints.or(aliased).unwrap_or(limits.checkpoints_max);
         let user = ["USER", "USERNAME"].into_iter().find_map(variable).unwrap_or_else(|| "user".to_owned());
         Ok(Self { data_dir, project, limits, user })
@@ -66,7 +67,8 @@ fn infer_project() -> anyhow::Result<ProjectId> {
 }
 
 fn project_of(root: &Path) -> String {
-    let identity = origin_of(root).unwrap_or_else(|| root.to_string_lossy().into_owned());
+    let place = || git_directory(root).and_then(|git| git.canonicalize().ok()).unwrap_or_else(|| root.to_owned());
+    let identity = origin_of(root).unwrap_or_else(|| place().to_string_lossy().into_owned());
     let digest = hex::encode(Sha256::digest(identity.as_bytes()));
     let folder = root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
@@ -74,9 +76,23 @@ fn project_of(root: &Path) -> String {
     format!("{folder}-{}", &digest[..8])
 }
 
+/// The directory with git's own files. In a worktree `.git` is a file that leads to it.
+fn git_directory(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let link = std::fs::read_to_string(git).ok()?;
+    let private = root.join(link.strip_prefix("gitdir:")?.trim());
+    match std::fs::read_to_string(private.join("commondir")) {
+        Ok(common) => Some(private.join(common.trim())),
+        Err(_) => Some(private),
+    }
+}
+
 /// The URL of the remote `origin`, read from git's own file: no process is started for it.
 fn origin_of(root: &Path) -> Option<String> {
-    let config = std::fs::read_to_string(root.join(".git").join("config")).ok()?;
+    let config = std::fs::read_to_string(git_directory(root)?.join("config")).ok()?;
     let section = config.split("[remote \"origin\"]").nth(1)?;
     let section = section.split("\n[").next()?;
     section

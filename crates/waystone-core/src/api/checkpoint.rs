@@ -225,7 +225,8 @@ pub struct LoadedCheckpoint {
     pub tags: Vec<String>,
     /// The same as `sizeBytes`.
     pub context_size_bytes: u64,
-    /// The file that holds a second copy, once there is one.
+    /// The file that holds a second copy; null until there is one.
+    #[schemars(schema_with = "path_or_null")]
     pub blob_path: Option<String>,
     /// The context as it was saved.
     #[schemars(with = "Map<String, Value>")]
@@ -236,6 +237,10 @@ pub struct LoadedCheckpoint {
     /// The damaged checkpoints that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<CheckpointId>,
+}
+
+fn path_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "null" }] })
 }
 
 impl LoadedCheckpoint {
@@ -265,7 +270,7 @@ pub struct DeletedCheckpoint {
 }
 
 /// Lists checkpoints without their contexts, newest first: to find one to resume from. Filters narrow it down together.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListCheckpoints {
     /// Only checkpoints of this session.
@@ -322,4 +327,23 @@ pub struct CheckpointPage {
     /// Give this as `cursor` to get the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// The first page of everything.
+impl Default for ListCheckpoints {
+    fn default() -> Self {
+        Self {
+            session_id: None,
+            project_id: None,
+            query: None,
+            tags: Vec::new(),
+            workflow_id: None,
+            agent_id: None,
+            since: None,
+            until: None,
+            limit: Self::default_limit(),
+            offset: 0,
+            cursor: None,
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub struct Session {
 }
 
 /// Lists sessions, last used first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSessions {
     /// Only sessions of this project.
@@ -80,4 +80,11 @@ pub struct SessionPage {
     /// Give this as `cursor` to get the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// The first page of everything.
+impl Default for ListSessions {
+    fn default() -> Self {
+        Self { project_id: None, limit: Self::default_limit(), cursor: None }
+    }
 }

@@ -3,6 +3,8 @@
 //! This file only orders the steps. When two contexts are equal is in [`crate::canon`], how bytes are packed in
 //! [`crate::pack`], what is tested inside the transaction in `waystone-store/src/sqlite/checkpoint.rs`.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -58,23 +60,26 @@ impl Engine {
         let packed = self.pack_context(&request.context)?;
         let workflow = request.workflow_id.as_ref().map_or("", |id| id.as_str());
         let correlation = Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]);
-        let idempotency = request
-            .idempotency_key
-            .clone()
-            .map(|key| Idempotency { key, request_hash: fingerprint(&request, &self.project, &context_hash) });
+        let project = request.project_id.clone().unwrap_or_else(|| self.project.clone());
+        let session = request.session_id.as_ref().map_or("", |id| id.as_str());
+        let idempotency = request.idempotency_key.clone().map(|given| Idempotency {
+            key: format!("{project}/{session}/{given}"),
+            request_hash: fingerprint(&request, &project, &context_hash),
+            given,
+        });
         let metadata = request.metadata.unwrap_or_default();
         Ok(NewCheckpoint {
             id: self.fresh_id()?,
             session: request.session_id.map_or_else(|| self.fresh_id(), Ok)?,
             project_named: request.project_id.is_some(),
-            project: request.project_id.unwrap_or_else(|| self.project.clone()),
+            project,
             at: self.clock.now(),
             agent: request.agent_id,
             workflow: request.workflow_id,
             metadata,
             context_hash,
             correlation,
-            packed,
+            packed: Arc::new(packed),
             force: request.force,
             expected_head: request.expected_checkpoint_id,
             parent: request.parent_checkpoint_id,
@@ -132,7 +137,12 @@ impl Engine {
             Err(Error::CheckpointCorrupt { damage, .. }) => damage,
             done => return done,
         };
-        let nearest = self.newest_good_before(scope, id.clone()).await?.map(|(good, _)| good.checkpoint.checkpoint_id);
+        let before = self.first_good(scope, id.clone(), Wanted::Before).await?;
+        let nearest = match before {
+            Some(good) => Some(good),
+            None => self.first_good(scope, id.clone(), Wanted::After).await?,
+        };
+        let nearest = nearest.map(|(good, _)| good.checkpoint.checkpoint_id);
         Err(Error::CheckpointCorrupt { id, damage: error, nearest })
     }
 
@@ -144,27 +154,28 @@ impl Engine {
             Err(Error::CheckpointCorrupt { damage, .. }) => damage,
             done => return done,
         };
-        match self.newest_good_before(scope, id.clone()).await? {
+        match self.first_good(scope, id.clone(), Wanted::Before).await? {
             Some((good, skipped)) => Ok(LoadedCheckpoint { degraded: true, skipped, ..good }),
             None => Err(Error::CheckpointCorrupt { id, damage, nearest: None }),
         }
     }
 
-    /// The newest checkpoint before the damaged `id` that can be read, and the damaged ones from `id` down to it.
-    async fn newest_good_before(
+    /// The first checkpoint from the damaged `id` on, in the direction of `next`, that can be read, and the damaged ones up to it.
+    async fn first_good(
         &self,
         scope: &Scope,
         id: CheckpointId,
+        next: fn(CheckpointId) -> Wanted,
     ) -> Result<Option<(LoadedCheckpoint, Vec<CheckpointId>)>> {
         let mut damaged = vec![id.clone()];
-        let mut wanted = Wanted::Before(id);
+        let mut wanted = next(id);
         while let Some(stored) = self.store.find_checkpoint(scope, &wanted).await? {
             let id = stored.checkpoint.checkpoint_id.clone();
             match unpack(stored).await {
                 Err(Error::CheckpointCorrupt { .. }) => damaged.push(id.clone()),
                 done => return Ok(Some((done?, damaged))),
             }
-            wanted = Wanted::Before(id);
+            wanted = next(id);
         }
         Ok(None)
     }
@@ -231,7 +242,7 @@ fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Has
         "sessionId": request.session_id,
         "metadata": request.metadata,
         "force": request.force,
-        "projectId": request.project_id.as_ref().unwrap_or(project),
+        "projectId": project,
         "agentId": request.agent_id,
         "workflowId": request.workflow_id,
         "expectedCheckpointId": request.expected_checkpoint_id,

@@ -124,6 +124,11 @@ async fn two_agents_may_use_the_same_key() {
             .session_id
     };
     assert_ne!(save("a").await, save("b").await);
+    let in_session = async |session: &str| {
+        let request = json!({ "sessionId": session, "context": { "s": session }, "idempotencyKey": "step-1" });
+        h.try_save(request).await.unwrap().session_id.to_string()
+    };
+    assert_eq!((in_session("x").await.as_str(), in_session("y").await.as_str()), ("x", "y"), "also in two sessions");
 }
 
 #[tokio::test]
@@ -259,6 +264,16 @@ async fn the_oldest_is_archived_when_a_session_is_full_and_what_has_a_name_tag_o
 }
 
 #[tokio::test]
+async fn a_session_of_one_checkpoint_can_be_saved_to() {
+    let h = Harness::with_limits(Limits { checkpoints_max: 1, ..Limits::default() });
+    let first = h.save("s", json!({ "n": 1 })).await.checkpoint_id;
+    let second = h.save("s", json!({ "n": 2 })).await;
+    assert_eq!(h.list(json!({ "sessionId": "s" })).await, [second.checkpoint_id.to_string()]);
+    assert_eq!(second.parent_checkpoint_id, Some(first));
+    h.check_invariants().await;
+}
+
+#[tokio::test]
 async fn what_is_too_large_is_refused_with_its_limit() {
     let limits = Limits {
         context_bytes_max: 2000,
@@ -325,8 +340,10 @@ async fn a_damaged_checkpoint_is_named_and_the_newest_good_one_is_offered() {
     assert_eq!((latest.degraded, &latest.skipped), (true, &vec![ids[3].clone(), ids[2].clone()]));
     assert_eq!((latest.checkpoint.checkpoint_id.clone(), context_of(&latest)), (ids[1].clone(), json!({ "n": 1 })));
 
-    damage(&h, ids[1].as_str());
     damage(&h, ids[0].as_str());
+    let error = h.try_load(json!({ "checkpointId": ids[0] })).await.unwrap_err();
+    assert!(matches!(&error, Error::CheckpointCorrupt { nearest: Some(near), .. } if *near == ids[1]), "a newer one");
+    damage(&h, ids[1].as_str());
     let error = h.try_load(json!({ "sessionId": "s" })).await.unwrap_err();
     assert!(matches!(&error, Error::CheckpointCorrupt { nearest: None, .. }), "{error:?}");
 }
@@ -336,7 +353,9 @@ async fn a_save_equal_to_a_damaged_head_is_saved_anew() {
     let h = Harness::new();
     let first = h.save("s", json!({ "n": 1 })).await;
     damage(&h, first.checkpoint_id.as_str());
-    let again = h.save("s", json!({ "n": 1 })).await;
+    let request = json!({ "sessionId": "s", "context": { "n": 1 }, "idempotencyKey": "k" });
+    let again = h.try_save(request.clone()).await.unwrap();
     assert_eq!(again.status, SaveStatus::Saved);
+    assert_eq!(h.try_save(request).await.unwrap(), again);
     assert_eq!(context_of(&h.try_load(json!({ "sessionId": "s" })).await.unwrap()), json!({ "n": 1 }));
 }

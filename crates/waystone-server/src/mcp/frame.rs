@@ -35,6 +35,10 @@ impl Envelope {
         self.id.as_ref()
     }
 
+    pub(super) fn is_request(&self) -> bool {
+        self.method.is_some()
+    }
+
     pub(super) fn is_tool_call(&self) -> bool {
         self.method.as_deref() == Some("tools/call")
     }

@@ -45,7 +45,7 @@ impl Transport<RoleServer> for Stdio {
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let output = Arc::clone(&self.output);
-        async move { output.send(&message).await }
+        async move { output.send(message).await }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -61,13 +61,28 @@ impl Transport<RoleServer> for Stdio {
 struct Output(Mutex<StdioWriter>);
 
 impl Output {
-    async fn send(&self, message: &ServerJsonRpcMessage) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
+    async fn send(&self, message: ServerJsonRpcMessage) -> io::Result<()> {
+        let line = match is_large(&message) {
+            true => tokio::task::spawn_blocking(move || encode(&message)).await.map_err(io::Error::other)??,
+            false => encode(&message)?,
+        };
         let mut writer = self.0.lock().await;
         writer.write_all(&line).await?;
         writer.flush().await
     }
+}
+
+fn encode(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Whether a message takes long to encode: only a tool's result can.
+fn is_large(message: &ServerJsonRpcMessage) -> bool {
+    let ServerJsonRpcMessage::Response(response) = message else { return false };
+    let ServerResult::CallToolResult(result) = &response.result else { return false };
+    result.content.iter().any(|block| block.as_text().is_some_and(|text| text.text.len() > INLINE_BYTES_MAX))
 }
 
 struct Input {
@@ -108,7 +123,8 @@ impl Input {
         loop {
             let available = self.reader.fill_buf().await?;
             if available.is_empty() {
-                return Ok(None);
+                // A last line may lack its end.
+                return Ok((!line.is_empty()).then_some(Line::Whole(line)));
             }
             let end = available.iter().position(|&byte| byte == b'\n');
             let part = &available[..end.unwrap_or(available.len())];
@@ -162,16 +178,18 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Tells the sender: a tool call gets a result that the model sees, anything else an error of the protocol.
+    /// Tells the sender: a tool call gets a result that the model sees, anything else an error of the protocol. A broken
+    /// answer to us has no one waiting for another.
     async fn answer(&self, output: &Output) {
         tracing::info!(code = self.error.code(), "a line on standard input was refused");
         let answer = match self.envelope.id().cloned() {
             Some(id) if self.envelope.is_tool_call() => {
                 ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id)
             }
+            Some(_) if !self.envelope.is_request() => return,
             id => ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), id),
         };
-        if let Err(error) = output.send(&answer).await {
+        if let Err(error) = output.send(answer).await {
             tracing::warn!(%error, "standard output cannot be written");
         }
     }

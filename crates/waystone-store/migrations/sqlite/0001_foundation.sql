@@ -133,7 +133,7 @@ CREATE TABLE idempotency_key (
     space        INTEGER NOT NULL REFERENCES space,
     kind         TEXT NOT NULL,             -- what was asked for, such as `checkpoint.saved`
     actor        TEXT NOT NULL,             -- who asked: two agents may both number their steps
-    id           TEXT NOT NULL,             -- the client's key
+    id           TEXT NOT NULL,             -- the client's key, after the project and session it was used in
     request_hash BLOB NOT NULL,             -- SHA-256 of the request; the same key with another request is a conflict
     reply        TEXT NOT NULL,             -- JSON object of ids from which the first answer is given again
     at_ms        INTEGER NOT NULL,          -- when it was first used; forgotten a day later

@@ -11,7 +11,7 @@ use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::CheckpointId;
 use waystone_core::pack::Packed;
-use waystone_core::store::{Added, NewCheckpoint, Scope, StoredCheckpoint, Wanted};
+use waystone_core::store::{Added, KEY_LIFE_MS, NewCheckpoint, Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbError, DbResult, unreadable};
 use super::log::{Operation, append, append_and_publish, handle, next_row_seq};
@@ -20,7 +20,6 @@ use super::writer::Access;
 pub(crate) use list::list;
 
 const SAVED: &str = "checkpoint.saved";
-const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
 const GROUP_CHECKPOINTS_MAX: u64 = 32;
 const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -48,8 +47,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
         None => session.head,
     };
     check_quota(db, scope, &session, new)?;
-    prune(db, scope, &session, parent, new)?;
     let key = insert(db, scope, &session, parent, new)?;
+    prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, true)?;
     Ok(Added::New(find_by_key(db, key)?))
 }
@@ -112,14 +111,8 @@ fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCh
     Ok(())
 }
 
-/// Archives the oldest checkpoints that have no name, tag or branch, until there is room for one more.
-fn prune(
-    db: &Connection,
-    scope: &Scope,
-    session: &SessionRow,
-    parent: Option<i64>,
-    new: &NewCheckpoint,
-) -> DbResult<()> {
+/// Archives the oldest checkpoints that have no name, tag or branch, until there are no more than allowed.
+fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new: &NewCheckpoint) -> DbResult<()> {
     let excess = (session.checkpoint_count + 1).saturating_sub(new.checkpoints_max);
     if excess == 0 {
         return Ok(());
@@ -127,11 +120,11 @@ fn prune(
     let prunable: Vec<(i64, String)> = db
         .prepare_cached(
             "SELECT key, id FROM checkpoint AS c
-             WHERE session = ?1 AND archived_at_ms IS NULL AND spared = 0 AND key IS NOT ?2 AND key IS NOT ?3
+             WHERE session = ?1 AND archived_at_ms IS NULL AND spared = 0 AND key <> ?2
                  AND (SELECT count(*) FROM (SELECT 1 FROM checkpoint WHERE parent = c.key LIMIT 2)) < 2
-             ORDER BY seq LIMIT ?4",
+             ORDER BY seq LIMIT ?3",
         )?
-        .query_map(params![session.key, session.head, parent, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(params![session.key, newest, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     if (prunable.len() as u64) < excess {
         let message = format!(
@@ -267,15 +260,14 @@ fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Optio
             "SELECT request_hash, reply FROM idempotency_key
              WHERE space = ?1 AND kind = ?2 AND actor = ?3 AND id = ?4 AND at_ms > ?5",
         )?
-        .query_row(
-            params![scope.space, SAVED, scope.actor, idempotency.key.as_str(), new.at.ms() - KEY_LIFE_MS],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
+        .query_row(params![scope.space, SAVED, scope.actor, idempotency.key, new.at.ms() - KEY_LIFE_MS], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     let Some((request_hash, reply)) = found else { return Ok(None) };
     if request_hash != idempotency.request_hash.0 {
-        let message = format!("idempotency key `{}` was used for another request", idempotency.key);
-        let (details, hint) = (json!({ "idempotencyKey": idempotency.key }), "use a fresh key for a new request");
+        let message = "the idempotency key was used for another request".to_owned();
+        let (details, hint) = (json!({ "idempotencyKey": idempotency.given }), "use a fresh key for a new request");
         return Err(Error::Conflict { message, details, hint }.into());
     }
     let reply: Map<String, Value> =
@@ -284,6 +276,10 @@ fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Optio
     let id: CheckpointId = id.parse().map_err(|error| unreadable("a first answer", error))?;
     let checkpoint = find_by_id(db, scope, &id)?.ok_or(Error::CheckpointNotFound(id))?;
     let is_new = reply.get("isNew").and_then(Value::as_bool).unwrap_or_default();
+    if new.force && !is_new {
+        // The engine saves anew what equals a damaged checkpoint; the answer given before does not stand.
+        return Ok(None);
+    }
     Ok(Some(if is_new { Added::New(checkpoint) } else { Added::Unchanged(checkpoint) }))
 }
 
@@ -297,7 +293,7 @@ fn remember(db: &Connection, scope: &Scope, new: &NewCheckpoint, id: &Checkpoint
         scope.space,
         SAVED,
         scope.actor,
-        idempotency.key.as_str(),
+        idempotency.key,
         idempotency.request_hash.0,
         json!({ "checkpointId": id, "isNew": is_new }).to_string(),
         new.at.ms(),
@@ -428,9 +424,14 @@ pub(crate) fn find(db: &Connection, scope: &Scope, wanted: &Wanted) -> DbResult<
                       WHERE older.session = this.session AND older.archived_at_ms IS NULL AND older.seq < this.seq
                       ORDER BY older.seq DESC LIMIT 1)"
         }
+        Wanted::After(_) => {
+            "c.key = (SELECT newer.key FROM checkpoint AS newer JOIN checkpoint AS this ON this.space = ?1 AND this.id = ?2
+                      WHERE newer.session = this.session AND newer.archived_at_ms IS NULL AND newer.seq > this.seq
+                      ORDER BY newer.seq LIMIT 1)"
+        }
     };
     let id = match wanted {
-        Wanted::ById(id) | Wanted::Before(id) => id.as_str(),
+        Wanted::ById(id) | Wanted::Before(id) | Wanted::After(id) => id.as_str(),
         Wanted::Latest(session) => session.as_str(),
     };
     let sql = format!(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 use waystone_core::api::Metadata;
@@ -9,9 +10,16 @@ use waystone_core::api::Metadata;
 /// For the writer thread and housekeeping. Commits sync the log before they return; checkpoints happen in housekeeping.
 pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;")?;
-    #[cfg(target_os = "macos")]
-    db.execute_batch("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")?;
+    // The log is cut back to this size when it starts over.
+    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 4194304;")?;
+    Ok(db)
+}
+
+/// For a look at a database that may not be ours: closing it changes nothing.
+pub(crate) fn open_untouched(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.execute_batch("PRAGMA query_only = ON;")?;
     Ok(db)
 }
 
@@ -48,5 +56,8 @@ fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(64);
     db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
+    // Whichever connection closes last folds the log back, so all of them sync alike.
+    #[cfg(target_os = "macos")]
+    db.execute_batch("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")?;
     Ok(db)
 }

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
-use super::connection::{open_new, open_writer};
+use super::connection::{open_new, open_untouched};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{open_private_file, sync_directory};
@@ -20,7 +20,7 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
         return Ok(false);
     }
-    let found = open_writer(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(directory, &error))?;
+    let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(directory, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
@@ -33,9 +33,9 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
     open_private_file(&path).map_err(unusable)?;
     apply(directory, now).map_err(|error| cannot_open(directory, &error))?;
-    for folder in directory.root().ancestors().take(2) {
-        sync_directory(folder).map_err(unusable)?;
-    }
+    sync_directory(directory.root()).map_err(unusable)?;
+    // Folders above it may have been made with it. Some belong to others and cannot be synced by us; those were there before.
+    directory.root().ancestors().skip(1).for_each(|folder| drop(sync_directory(folder)));
     Ok(())
 }
 

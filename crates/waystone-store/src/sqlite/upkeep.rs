@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 use waystone_core::clock::Clock;
+use waystone_core::store::{EVENT_LIFE_MS, KEY_LIFE_MS};
 
 use super::connection::open_writer;
 use crate::OpenError;
@@ -12,13 +14,15 @@ use crate::directory::DataDirectory;
 use crate::platform::open_private_file;
 
 const MIB: u64 = 1024 * 1024;
-const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 /// From here the log is copied into the database as far as readers allow.
 const PASSIVE_BYTES: u64 = 4 * MIB;
-/// From here readers are waited for, so that the log starts over.
+/// From here readers that hold the log back are waited for.
 const RESTART_BYTES: u64 = 64 * MIB;
 /// How much is removed in one transaction, so that writers wait only briefly.
-const EXPIRE_ROWS: i64 = 1000;
+const EXPIRE_ROWS: usize = 1000;
+/// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(5);
 
 pub(crate) struct Upkeep {
     pub(crate) directory: DataDirectory,
@@ -26,58 +30,75 @@ pub(crate) struct Upkeep {
     write_lock: File,
     /// Opened when this process first has something to do.
     db: Option<Connection>,
+    /// What the database's version was when its log had been copied whole.
+    copied_version: Option<i64>,
 }
 
 impl Upkeep {
     pub(crate) fn new(directory: DataDirectory, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let write_lock = open_private_file(&directory.write_lock())
             .map_err(|error| OpenError::Unusable { path: directory.write_lock(), error })?;
-        Ok(Self { directory, clock, write_lock, db: None })
+        Ok(Self { directory, clock, write_lock, db: None, copied_version: None })
     }
 
-    /// Folds the write-ahead log back into the database when it has grown.
+    /// Folds the write-ahead log back into the database when it has grown and changed.
     pub(crate) fn checkpoint_log(&mut self) -> rusqlite::Result<()> {
         let size = self.directory.write_ahead_log().metadata().map_or(0, |metadata| metadata.len());
         if size < PASSIVE_BYTES {
             return Ok(());
         }
-        if size < RESTART_BYTES {
-            return checkpoint(self.db()?, "PASSIVE");
+        let version = self.db()?.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        if self.copied_version == Some(version) {
+            return Ok(());
         }
-        self.locked(|db| checkpoint(db, "RESTART"))
+        let is_whole = checkpoint(self.db()?, "PASSIVE")?;
+        self.copied_version = is_whole.then_some(version);
+        if !is_whole && size >= RESTART_BYTES {
+            self.locked(|db| checkpoint(db, "RESTART"))?;
+        }
+        Ok(())
     }
 
-    /// Forgets events after seven days and idempotency keys after one.
+    /// Forgets events and idempotency keys whose time is over.
     pub(crate) fn expire(&mut self) -> rusqlite::Result<()> {
         let now = self.clock.now().ms();
-        self.locked(|db| {
-            db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - DAY_MS])?;
-            Ok(())
-        })?;
-        while self.locked(|db| expire_events(db, now - 7 * DAY_MS))? == EXPIRE_ROWS as usize {}
+        let expire_keys =
+            |db: &Connection| db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - KEY_LIFE_MS]);
+        self.locked(expire_keys)?;
+        while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))? == Some(EXPIRE_ROWS) {}
         Ok(())
     }
 
     fn db(&mut self) -> rusqlite::Result<&Connection> {
         if self.db.is_none() {
-            self.db = Some(open_writer(&self.directory.database())?);
+            let db = open_writer(&self.directory.database())?;
+            db.busy_timeout(WAIT_MAX)?;
+            self.db = Some(db);
         }
         Ok(self.db.as_ref().expect("it was opened above"))
     }
 
-    /// Queues like every other writer.
-    fn locked<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        if let Err(error) = self.write_lock.lock() {
-            tracing::warn!(%error, "cannot take write.lock");
+    /// Takes its turn like every other writer; `None` when that did not come in time.
+    fn locked<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+        let started = Instant::now();
+        while self.write_lock.try_lock().is_err() {
+            if started.elapsed() > WAIT_MAX {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL);
         }
         let done = self.db().and_then(work);
         let _ = self.write_lock.unlock();
-        done
+        done.map(Some)
     }
 }
 
-fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<()> {
-    db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+/// Whether the whole log was copied.
+fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> {
+    db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+        let (log, copied): (i64, i64) = (row.get(1)?, row.get(2)?);
+        Ok(log == copied)
+    })
 }
 
 /// Only from the old end: events in between stay, whatever a clock that was once wrong wrote on them.
@@ -87,4 +108,63 @@ fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
              (SELECT space, seq FROM event ORDER BY space, seq LIMIT ?2)",
         params![before_ms, EXPIRE_ROWS],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use waystone_testkit::contexts::Random;
+    use waystone_testkit::{Harness, audit};
+
+    use super::*;
+
+    fn upkeep(h: &Harness) -> Upkeep {
+        Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_log_that_has_grown_is_folded_back_and_starts_over() {
+        let h = Harness::new();
+        let mut upkeep = upkeep(&h);
+        let log = upkeep.directory.write_ahead_log();
+        let size = || log.metadata().map_or(0, |metadata| metadata.len());
+        let mut random = Random::new(1);
+        for n in 0..12 {
+            h.save("s", json!({ "n": n, "text": random.text(500_000) })).await;
+        }
+        assert!(size() > PASSIVE_BYTES);
+        upkeep.checkpoint_log().unwrap();
+        assert!(upkeep.copied_version.is_some());
+        h.save("s", json!({ "n": 12 })).await;
+        assert!(size() <= PASSIVE_BYTES, "the log starts over and is cut back: {}", size());
+        h.check_invariants().await;
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_for_a_while_is_forgotten_when_its_time_is_over() {
+        let h = Harness::new();
+        for n in 0..30 {
+            h.try_save(json!({ "sessionId": "s", "context": { "n": n }, "idempotencyKey": format!("k{n}") }))
+                .await
+                .unwrap();
+            h.clock.advance_ms(EVENT_LIFE_MS / 10);
+        }
+        upkeep(&h).expire().unwrap();
+        let db = audit::open(h.data_dir());
+        let count = |table: &str| -> u64 {
+            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!((count("event"), count("idempotency_key"), count("operation")), (10, 1, 30));
+        h.check_invariants().await;
+    }
+
+    #[tokio::test]
+    async fn housekeeping_does_not_wait_for_ever_for_its_turn() {
+        let h = Harness::new();
+        let mut upkeep = upkeep(&h);
+        let other = open_private_file(&upkeep.directory.write_lock()).unwrap();
+        other.lock().unwrap();
+        upkeep.expire().unwrap();
+        assert!(upkeep.locked(|_| Ok(())).unwrap().is_none());
+    }
 }

@@ -270,9 +270,17 @@ impl Thread {
 
     fn write_notes(&mut self) {
         for access in std::mem::take(&mut self.notes) {
-            if let Err(error) = checkpoint::record_access(&self.db, &access) {
+            let noted = self
+                .execute("SAVEPOINT note")
+                .and_then(|()| checkpoint::record_access(&self.db, &access).map_err(Error::from));
+            if let Err(error) = &noted {
                 tracing::warn!(%error, "an access was not recorded");
+                if self.db.is_autocommit() {
+                    return;
+                }
+                let _ = self.execute("ROLLBACK TO note");
             }
+            let _ = self.execute("RELEASE note");
         }
     }
 }

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::config::DbConfig;
 use waystone_store::{OpenError, Sqlite};
 use waystone_testkit::audit;
 use waystone_testkit::clock::ManualClock;
@@ -57,10 +58,15 @@ fn everything_made_is_private() {
 fn a_newer_database_is_refused_untouched() {
     let root = private_dir();
     drop(open(root.path()).unwrap());
-    audit::open(root.path()).pragma_update(None, "user_version", 99).unwrap();
-    let before = fs::read(root.path().join("waystone.db")).unwrap();
+    // As a crash leaves it: what is newest stands in the write-ahead log only.
+    let db = audit::open(root.path());
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    let files = ["waystone.db", "waystone.db-wal"].map(|name| root.path().join(name));
+    let before = files.each_ref().map(|file| fs::read(file).unwrap());
     assert!(matches!(open(root.path()), Err(OpenError::Newer { found: 99, known: 1, .. })));
-    assert_eq!(fs::read(root.path().join("waystone.db")).unwrap(), before);
+    assert_eq!(files.each_ref().map(|file| fs::read(file).unwrap()), before);
 }
 
 #[test]

@@ -34,7 +34,7 @@ async fn a_status_names_the_processes_and_forgets_those_that_left() {
 }
 
 #[test]
-fn a_directory_held_exclusively_is_refused_with_the_pids() {
+fn a_directory_held_exclusively_is_refused() {
     let root = private_dir();
     let clock = Arc::new(ManualClock::default());
     let store = Sqlite::open(root.path(), clock.clone()).unwrap();
