@@ -39,6 +39,11 @@ pub(crate) fn routes() -> Vec<Route> {
     routes
 }
 
+/// Method, path and engine method of every route: what must be tested on all of them is tested on this list.
+pub fn operations() -> Vec<(axum::http::Method, &'static str, &'static str)> {
+    routes().into_iter().map(|route| (route.method, route.path, route.operation)).collect()
+}
+
 /// What handlers share. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod render;
+mod serve;
 mod session;
 mod status;
 
@@ -11,7 +12,7 @@ use clap::{Parser, Subcommand};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
-use crate::settings::SettingArguments;
+use crate::settings::{SettingArguments, Settings};
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.
 ///
@@ -35,20 +36,23 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Serve an agent over MCP on standard input and output
     Mcp,
-    /// Look at sessions: runs of work that own checkpoints
+    /// Serve applications over REST and agents over MCP at /mcp
+    Serve(serve::Address),
+    /// Look at and change sessions: runs of work that own checkpoints
     #[command(subcommand)]
     Session(session::Command),
-    /// Look at checkpoints and save them
+    /// Look at checkpoints, save and delete them
     #[command(subcommand)]
     Checkpoint(checkpoint::Command),
     /// Show what is kept, where, and who uses it
     Status,
 }
 
-pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, json: bool) -> anyhow::Result<()> {
-    let out = render::Out { json };
+pub(crate) async fn run(command: Command, engine: &Engine, settings: &Settings, json: bool) -> anyhow::Result<()> {
+    let (out, scope) = (render::Out { json }, &Scope::local(settings.user.clone()));
     match command {
-        Command::Mcp => Ok(()),
+        Command::Mcp => serve::mcp(engine, settings).await,
+        Command::Serve(address) => serve::http(engine, settings, &address).await,
         Command::Session(command) => session::run(command, engine, scope, &out).await,
         Command::Checkpoint(command) => checkpoint::run(command, engine, scope, &out).await,
         Command::Status => status::run(engine, scope, &out).await,

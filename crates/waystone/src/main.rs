@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use clap::Parser;
 use waystone_core::Engine;
-use waystone_core::store::Scope;
-use waystone_server::mcp::Mcp;
 use waystone_store::{OpenError, Sqlite};
 
 use cli::{Arguments, Command};
@@ -44,47 +42,16 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = Settings::load(&arguments.settings)?;
+    let settings = Settings::load(&arguments.settings, !matches!(arguments.command, Command::Serve(_)))?;
     let clock = Arc::new(SystemClock);
     let store = Sqlite::open(&settings.data_dir, clock.clone())?;
     logging::start(&settings.data_dir)?;
     let engine = Engine::new(Arc::new(store), clock, settings.limits.clone(), settings.project.clone());
-    let done = match arguments.command {
-        Command::Mcp => serve_mcp(&engine, &settings).await,
-        command => cli::run(command, &engine, &Scope::local(settings.user.clone()), arguments.json).await,
-    };
+    let done = cli::run(arguments.command, &engine, &settings, arguments.json).await;
     if let Err(error) = &done {
         let code = error.downcast_ref::<waystone_core::Error>().map(waystone_core::Error::code);
         tracing::info!(code, "the command failed");
     }
     engine.close().await;
     done
-}
-
-async fn serve_mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), project = %settings.project, "serving MCP on standard input and output");
-    let done = Mcp::new(engine.clone(), &settings.user).serve_stdio(stop_signal()).await;
-    tracing::info!("stopped");
-    done.map_err(anyhow::Error::msg)
-}
-
-/// Completes when the process is asked to end.
-async fn stop_signal() {
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminate_signal() => {}
-    }
-}
-
-#[cfg(unix)]
-async fn terminate_signal() {
-    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
-    }
-}
-
-#[cfg(not(unix))]
-async fn terminate_signal() {
-    std::future::pending().await
 }

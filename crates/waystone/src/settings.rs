@@ -23,6 +23,10 @@ pub(crate) struct SettingArguments {
     /// How many checkpoints a session keeps before the oldest without name, tag or branch is archived [default: 100]
     #[arg(long, global = true, env = "WAYSTONE_MAX_CHECKPOINTS", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_checkpoints: Option<u64>,
+
+    /// Origins of web pages that may call besides our own, such as https://app.example
+    #[arg(long, global = true, env = "WAYSTONE_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    allowed_origins: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -32,19 +36,22 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
+    /// Web pages besides our own that may call.
+    pub(crate) allowed_origins: Vec<String>,
 }
 
 impl Settings {
-    pub(crate) fn load(arguments: &SettingArguments) -> anyhow::Result<Self> {
+    /// `has_place` says that the working directory means something: a server's does not.
+    pub(crate) fn load(arguments: &SettingArguments, has_place: bool) -> anyhow::Result<Self> {
         let aliased = ["WORKRAIL_DATA_DIR", "WORKRAIL_STORAGE_PATH"].into_iter().find_map(variable).map(PathBuf::from);
         let data_dir = arguments.data_dir.clone().or(aliased).map_or_else(default_data_dir, Ok)?;
-        let project = arguments.project.clone().map_or_else(infer_project, Ok)?;
+        let project = arguments.project.clone().map_or_else(|| infer_project(has_place), Ok)?;
         let mut limits = Limits::default();
         let aliased = variable("WORKRAIL_MAX_CHECKPOINTS").map(|text| text.parse::<NonZeroU64>()).transpose();
         let aliased = aliased.context("WORKRAIL_MAX_CHECKPOINTS must be a number from 1 on")?.map(NonZeroU64::get);
         limits.checkpoints_max = arguments.max_checkpoints.or(aliased).unwrap_or(limits.checkpoints_max);
         let user = ["USER", "USERNAME"].into_iter().find_map(variable).unwrap_or_else(|| "user".to_owned());
-        Ok(Self { data_dir, project, limits, user })
+        Ok(Self { data_dir, project, limits, user, allowed_origins: arguments.allowed_origins.clone() })
     }
 }
 
@@ -59,9 +66,9 @@ fn default_data_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// `<folder>-<8 hex>` of the git repository around the working directory, else `default`.
-fn infer_project() -> anyhow::Result<ProjectId> {
+fn infer_project(has_place: bool) -> anyhow::Result<ProjectId> {
     let here = std::env::current_dir().context("the working directory cannot be read")?;
-    let root = here.ancestors().find(|folder| folder.join(".git").exists());
+    let root = here.ancestors().filter(|_| has_place).find(|folder| folder.join(".git").exists());
     let id = root.map_or_else(|| "default".to_owned(), project_of);
     id.parse().map_err(anyhow::Error::msg)
 }

@@ -13,7 +13,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, json};
 
-use super::render::{Out, bytes, fields, short, table, time};
+use super::render::{Out, bytes, confirm, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -41,6 +41,14 @@ pub(crate) enum Command {
     },
     /// Save a JSON file as a checkpoint; `-` reads standard input
     Save(Save),
+    /// Delete a checkpoint; it is kept for a while and loads by its id
+    Delete {
+        /// Its id, from the list
+        checkpoint: CheckpointId,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +87,13 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
             let request = LoadCheckpoint { checkpoint_id: Some(checkpoint), session_id: None };
             let loaded = engine.load_checkpoint(scope, request).await?;
             out.print(&loaded, show)
+        }
+        Command::Delete { checkpoint, yes } => {
+            confirm(yes, &format!("Delete checkpoint {checkpoint}?"))?;
+            let deleted = engine.delete_checkpoint(scope, &checkpoint).await?;
+            out.print(&deleted, |deleted| {
+                format!("deleted {}; kept until {}\n", deleted.checkpoint_id, time(deleted.kept_until))
+            })
         }
         Command::Save(save) => {
             let saved = engine.save_checkpoint(scope, save.into_request(engine.limits().context_bytes_max)?).await?;

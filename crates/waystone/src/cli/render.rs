@@ -1,7 +1,9 @@
 //! How replies look on a terminal.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use anyhow::ensure;
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -20,6 +22,19 @@ impl Out {
             done => Ok(done?),
         }
     }
+}
+
+/// Asks a person before something is deleted. Without a terminal there is no one to ask, so it must have been said before.
+pub(crate) fn confirm(yes: bool, question: &str) -> anyhow::Result<()> {
+    if yes {
+        return Ok(());
+    }
+    ensure!(std::io::stdin().is_terminal(), "{question} Say so with --yes");
+    write!(std::io::stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "nothing was deleted");
+    Ok(())
 }
 
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {

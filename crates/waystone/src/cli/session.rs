@@ -2,11 +2,11 @@
 
 use clap::Subcommand;
 use waystone_core::Engine;
-use waystone_core::api::{ListSessions, Session};
+use waystone_core::api::{ListSessions, Session, UpdateSession};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 
-use super::render::{Out, bytes, fields, short, table, time};
+use super::render::{Out, bytes, confirm, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -21,6 +21,28 @@ pub(crate) enum Command {
         /// Go on after the page that printed this cursor
         #[arg(long)]
         cursor: Option<String>,
+    },
+    /// Name a session
+    Rename {
+        /// Its id, from the list
+        session: SessionId,
+        /// Its new name; an empty one takes the name away
+        name: String,
+    },
+    /// Give a session tags; those it had before are replaced
+    Tag {
+        /// Its id, from the list
+        session: SessionId,
+        /// All tags it shall have; none takes them away
+        tags: Vec<String>,
+    },
+    /// Delete a session with its checkpoints; they are kept for a while
+    Delete {
+        /// Its id, from the list
+        session: SessionId,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Show one session
     Show {
@@ -48,21 +70,40 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
         }
         Command::Show { session } => {
             let session = engine.find_session(scope, &session).await?;
-            out.print(&session, |session| {
-                fields(&[
-                    ("session", session.id.to_string()),
-                    ("project", session.project_id.to_string()),
-                    ("name", session.name.clone().unwrap_or_default()),
-                    ("tags", session.tags.join(", ")),
-                    ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
-                    ("created", session.created_at.to_string()),
-                    ("last used", session.last_accessed_at.to_string()),
-                    ("checkpoints", session.checkpoint_count.to_string()),
-                    ("size", bytes(session.total_size_bytes)),
-                ])
+            out.print(&session, show)
+        }
+        Command::Rename { session, name } => {
+            let change = UpdateSession { name: Some(name), tags: None };
+            out.print(&engine.update_session(scope, &session, change).await?, show)
+        }
+        Command::Tag { session, tags } => {
+            let change = UpdateSession { name: None, tags: Some(tags) };
+            out.print(&engine.update_session(scope, &session, change).await?, show)
+        }
+        Command::Delete { session, yes } => {
+            let found = engine.find_session(scope, &session).await?;
+            confirm(yes, &format!("Delete session {session} with {} checkpoints?", found.checkpoint_count))?;
+            let deleted = engine.delete_session(scope, &session).await?;
+            out.print(&deleted, |deleted| {
+                let (count, until) = (deleted.checkpoint_count, time(deleted.kept_until));
+                format!("deleted {} with {count} checkpoints; kept until {until}\n", deleted.session_id)
             })
         }
     }
+}
+
+fn show(session: &Session) -> String {
+    fields(&[
+        ("session", session.id.to_string()),
+        ("project", session.project_id.to_string()),
+        ("name", session.name.clone().unwrap_or_default()),
+        ("tags", session.tags.join(", ")),
+        ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("created", session.created_at.to_string()),
+        ("last used", session.last_accessed_at.to_string()),
+        ("checkpoints", session.checkpoint_count.to_string()),
+        ("size", bytes(session.total_size_bytes)),
+    ])
 }
 
 fn row(session: &Session) -> Vec<String> {

@@ -1,0 +1,103 @@
+use axum::body::Body;
+use axum::http::{Request, header};
+use serde_json::json;
+use waystone_core::Limits;
+use waystone_server::http::Guard;
+
+use crate::client::{Client, assert_error, json_of};
+
+#[tokio::test]
+async fn a_context_is_saved_loaded_listed_and_deleted() {
+    let c = Client::new();
+    let body = json!({ "context": { "z": 1.0, "a": u64::MAX }, "metadata": { "name": "n", "tags": ["t", "u"] } });
+    let (status, saved) = c.call("POST", "/api/checkpoints", Some(body.clone())).await;
+    assert_eq!((status.as_u16(), &saved["status"]), (201, &json!("SAVED")));
+    let (session, id) = (saved["sessionId"].as_str().unwrap(), saved["checkpointId"].as_str().unwrap());
+
+    let (status, again) = c.call("POST", &format!("/api/sessions/{session}/checkpoints"), Some(body)).await;
+    assert_eq!((status.as_u16(), &again["status"]), (200, &json!("SKIPPED_UNCHANGED")));
+
+    let (status, loaded) = c.get(&format!("/api/checkpoints/{id}")).await;
+    assert_eq!(status, 200);
+    assert_eq!(loaded["context"].to_string(), r#"{"z":1.0,"a":18446744073709551615}"#);
+    assert_eq!((&loaded["id"], &loaded["checkpointId"]), (&json!(id), &json!(id)));
+    assert_eq!((&loaded["name"], &loaded["tags"]), (&json!("n"), &json!(["t", "u"])));
+    assert_eq!((&loaded["sizeBytes"], &loaded["blobPath"]), (&loaded["contextSizeBytes"], &json!(null)));
+    assert_eq!(c.get(&format!("/api/sessions/{session}/latest")).await.1, loaded);
+
+    for path in ["/api/checkpoints?tags=t&tags=u&limit=5", &format!("/api/sessions/{session}/checkpoints?query=N")] {
+        assert_eq!(c.get(path).await.1["checkpoints"][0]["checkpointId"], id, "{path}");
+    }
+    assert_eq!(c.call("DELETE", &format!("/api/checkpoints/{id}"), None).await.0, 200);
+    assert_eq!(c.get("/api/checkpoints").await.1["total"], 0);
+    assert_eq!(c.get(&format!("/api/checkpoints/{id}")).await.1["archived"], true);
+    assert_error(c.call("DELETE", &format!("/api/checkpoints/{id}"), None).await, 404, "CHECKPOINT_NOT_FOUND");
+    c.harness.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_retry_by_header_gives_the_first_answer() {
+    let c = Client::new();
+    let send = async |key: &str, body: serde_json::Value| {
+        let request =
+            Request::post("/api/checkpoints").header(header::HOST, "localhost").header("Idempotency-Key", key);
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
+        let response = c.send(request.unwrap()).await;
+        (response.status(), json_of(response).await)
+    };
+    let first = send("k", json!({ "context": {} })).await;
+    assert_eq!(send("k", json!({ "context": {} })).await, first);
+    assert_error(send("k", json!({ "context": { "n": 1 } })).await, 409, "CONFLICT");
+    assert_error(send("k", json!({ "context": {}, "idempotencyKey": "other" })).await, 400, "INVALID_INPUT");
+    assert_error(send("a b", json!({ "context": {} })).await, 400, "INVALID_INPUT");
+}
+
+#[tokio::test]
+async fn bad_input_gets_its_code() {
+    let c = Client::with(Limits { context_bytes_max: 1000, ..Limits::default() }, Guard::default());
+    let post = async |content_type: &str, body: Vec<u8>| {
+        let request = Request::post("/api/checkpoints")
+            .header(header::HOST, "localhost")
+            .header(header::CONTENT_TYPE, content_type);
+        let response = c.send(request.body(Body::from(body)).unwrap()).await;
+        (response.status(), json_of(response).await)
+    };
+    let json = "application/json; charset=utf-8";
+    for body in [
+        "",
+        "{",
+        "[]",
+        "null",
+        r#"{"context":[]}"#,
+        r#"{"context":{},"x":1}"#,
+        r#"{"context":{"a":1,"a":2}}"#,
+        r#"{"context":{"n":18446744073709551616}}"#,
+        r#"{"context":{"n":1e999}}"#,
+        r#"{"context":{"s":"\ud800"}}"#,
+        r#"{"context":{},"sessionId":"a/b"}"#,
+        r#"{"context":{},"force":"yes"}"#,
+        r#"{"context":{}} x"#,
+    ] {
+        assert_error(post(json, body.into()).await, 400, "INVALID_INPUT");
+    }
+    assert_error(post(json, b"{\"context\":{\"a\":\"\xff\"}}".to_vec()).await, 400, "INVALID_INPUT");
+    let deep = format!(r#"{{"context":{}1{}}}"#, r#"{"k":"#.repeat(129), "}".repeat(129));
+    assert_error(post(json, deep.into()).await, 400, "INVALID_INPUT");
+    assert_error(post("text/plain", b"{\"context\":{}}".to_vec()).await, 415, "UNSUPPORTED_MEDIA_TYPE");
+    let large = format!(r#"{{"context":{{"t":"{}"}}}}"#, "x".repeat(2000));
+    assert_error(post(json, large.into()).await, 413, "PAYLOAD_TOO_LARGE");
+    let huge = format!(r#"{{"context":{{"t":"{}"}}}}"#, "x".repeat(2_000_000));
+    assert_error(post(json, huge.into()).await, 413, "PAYLOAD_TOO_LARGE");
+
+    assert_error(c.get("/api/checkpoints/a%2Fb").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/checkpoints/%ff").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/checkpoints?limit=0").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/checkpoints?limit=x").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/checkpoints?unknown=1").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/sessions/a/checkpoints?sessionId=b").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/sessions/a/checkpoints").await, 404, "SESSION_NOT_FOUND");
+    assert_error(c.get("/api/checkpoints/nope").await, 404, "CHECKPOINT_NOT_FOUND");
+    assert_error(c.get("/nope").await, 404, "NOT_FOUND");
+    assert_error(c.call("PUT", "/api/sessions", None).await, 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(c.harness.list(json!({ "limit": 10 })).await.len(), 0);
+}

@@ -1,0 +1,11 @@
+//! The wire: REST and its guard, in process, on a real store.
+
+#![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod checkpoints;
+mod client;
+mod events;
+mod fuzz;
+mod guard;
+mod parity;
+mod sessions;

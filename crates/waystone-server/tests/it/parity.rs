@@ -1,0 +1,51 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use waystone_server::http::operations;
+
+/// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
+/// none for housekeeping.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 9] = [
+    ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
+    ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
+    ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
+    ("delete_checkpoint", true, None, Some("checkpoint delete")),
+    ("find_session", true, None, Some("session show")),
+    ("list_sessions", true, None, Some("session list")),
+    ("update_session", true, None, Some("session rename")),
+    ("delete_session", true, None, Some("session delete")),
+    ("list_events", true, None, None),
+];
+
+/// Methods that are not something a client asks for by itself.
+const INTERNAL: [&str; 2] = ["close", "status"];
+
+fn sources(folder: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(folder);
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    files.collect()
+}
+
+#[test]
+fn every_engine_method_is_on_the_faces_its_row_says() {
+    let engine = sources("waystone-core/src/engine");
+    let methods: BTreeSet<&str> = engine
+        .split("pub async fn ")
+        .skip(1)
+        .map(|rest| rest.split('(').next().unwrap())
+        .filter(|name| !INTERNAL.contains(name))
+        .collect();
+    assert_eq!(methods, TABLE.iter().map(|row| row.0).collect(), "the table has a row for each engine method");
+
+    let routes: BTreeSet<&str> = operations().iter().map(|(_, _, operation)| *operation).collect();
+    let (tools, commands) = (sources("waystone-server/src/mcp"), sources("waystone/src/cli"));
+    for (method, on_rest, tool, command) in TABLE {
+        assert_eq!(routes.contains(method), on_rest, "{method} over REST");
+        let calls = |text: &str| text.contains(&format!("engine.{method}("));
+        assert_eq!(calls(&tools), tool.is_some(), "{method} over MCP");
+        assert_eq!(calls(&commands), command.is_some(), "{method} on the command line");
+        if let Some(tool) = tool {
+            assert!(tools.contains(&format!("\"{tool}\"")), "{tool}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `waystone mcp` and `waystone serve`
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use waystone_core::Engine;
+use waystone_server::http::{Guard, Http};
+use waystone_server::mcp::Mcp;
+
+use crate::settings::Settings;
+
+/// How long requests under way may take when the server is told to end.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct Address {
+    /// The address to listen on; only this machine's own are possible
+    #[arg(long, env = "WAYSTONE_HOST", default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// The port to listen on; 0 takes a free one
+    #[arg(long, env = "WAYSTONE_PORT", default_value_t = 3000)]
+    port: u16,
+}
+
+pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, project = %settings.project, "serving MCP on standard input and output");
+    let done = Mcp::new(engine.clone(), &settings.user).serve_stdio(stop_signal()).await;
+    tracing::info!("stopped");
+    done.map_err(anyhow::Error::msg)
+}
+
+pub(crate) async fn http(engine: &Engine, settings: &Settings, address: &Address) -> anyhow::Result<()> {
+    ensure!(
+        address.host.is_loopback(),
+        "{} is not an address of this machine alone; there are no API keys yet",
+        address.host
+    );
+    let socket = SocketAddr::new(address.host, address.port);
+    let listener =
+        TcpListener::bind(socket).await.with_context(|| format!("cannot listen on {socket}; choose another --port"))?;
+    let socket = listener.local_addr()?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %socket, "serving HTTP");
+    announce(socket)?;
+    let (stop, stopping) = watch::channel(false);
+    let guard = Guard { allowed_origins: settings.allowed_origins.clone() };
+    let router = Http::new(engine.clone(), &settings.user, stopping).router(guard);
+    let (drained, drain) = watch::channel(false);
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop_signal().await;
+        let _ = stop.send(true);
+        let _ = drained.send(true);
+    });
+    tokio::select! {
+        done = server => done?,
+        () = overdue(drain) => tracing::warn!("requests under way were broken off"),
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Completes when the end of the server has been asked for too long ago.
+async fn overdue(mut drain: watch::Receiver<bool>) {
+    let _ = drain.wait_for(|drained| *drained).await;
+    tokio::time::sleep(DRAIN_MAX).await;
+}
+
+/// Says where everything is and what to paste into an MCP client.
+fn announce(socket: SocketAddr) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "Waystone is listening on http://{socket}")?;
+    writeln!(out, "  REST           http://{socket}/api")?;
+    writeln!(out, "  MCP            http://{socket}/mcp")?;
+    writeln!(out, "  documentation  http://{socket}/docs")?;
+    writeln!(out, "Paste into your MCP client:")?;
+    writeln!(
+        out,
+        "  {{ \"mcpServers\": {{ \"waystone\": {{ \"type\": \"http\", \"url\": \"http://{socket}/mcp\" }} }} }}"
+    )?;
+    writeln!(out, "Ctrl-C ends it.")?;
+    Ok(out.flush()?)
+}
+
+/// Completes when the process is asked to end.
+async fn stop_signal() {
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminate_signal() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminate_signal() {
+    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminate_signal() {
+    std::future::pending().await
+}
