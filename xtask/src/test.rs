@@ -20,7 +20,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let binary = root().join("target/debug/waystone");
     let (python, modules) = (python()?, node_modules()?);
-    client(&python, "mcp_stdio.py", &[&binary])?;
+    client(&python, "mcp_client.py", &[&binary])?;
+    client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "inspector.py", &[&binary, &modules])
 }
 

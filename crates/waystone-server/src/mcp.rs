@@ -21,6 +21,7 @@ use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
+pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
 

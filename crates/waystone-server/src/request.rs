@@ -5,6 +5,10 @@ use serde_json::Value;
 use waystone_core::{Error, Result};
 
 pub(crate) fn request_from<Request: DeserializeOwned>(value: Value) -> Result<Request> {
+    // A list would be taken for the fields in their order.
+    if !value.is_object() {
+        return Err(Error::InvalidInput("the request is not a JSON object".to_owned()));
+    }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let message = error.into_inner().to_string();

@@ -5,23 +5,35 @@ use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// The schema of what a client sends, and its description apart.
+/// The schema of what a client sends, as models are told it, and its description apart.
 pub(crate) fn of_request<T: JsonSchema>() -> (Map<String, Value>, String) {
-    schema::<T>(SchemaSettings::draft2020_12())
+    let mut schema = schema::<T>(SchemaSettings::draft2020_12());
+    RecursiveTransform(without_null).transform(&mut schema);
+    parts(schema)
+}
+
+/// The schema of a JSON body, to the letter: a field that may be left out may also be `null`.
+pub(crate) fn of_body<T: JsonSchema>() -> Map<String, Value> {
+    parts(schema::<T>(SchemaSettings::draft2020_12())).0
 }
 
 /// The schema of what a client receives, and its description apart.
 pub(crate) fn of_reply<T: JsonSchema>() -> (Map<String, Value>, String) {
-    schema::<T>(SchemaSettings::draft2020_12().for_serialize())
+    let mut schema = schema::<T>(SchemaSettings::draft2020_12().for_serialize());
+    RecursiveTransform(without_null).transform(&mut schema);
+    parts(schema)
 }
 
-/// The schema of a type, whole in one object, and its description apart.
-fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> (Map<String, Value>, String) {
+/// The schema of a type, whole in one object.
+fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     RecursiveTransform(plain_types).transform(&mut schema);
-    RecursiveTransform(without_null).transform(&mut schema);
+    schema
+}
+
+fn parts(mut schema: Schema) -> (Map<String, Value>, String) {
     let object = schema.ensure_object();
     let description =
         object.remove("description").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();

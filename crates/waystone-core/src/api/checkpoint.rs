@@ -122,8 +122,11 @@ impl JsonSchema for Metadata {
         json_schema!({
             "type": "object",
             "properties": {
-                "name": { "type": "string", "description": "A short name for people." },
-                "tags": { "type": "array", "items": { "type": "string" }, "description": "Words to filter by." }
+                "name": { "type": "string", "minLength": 1, "maxLength": TEXT_MAX, "description": "A short name for people." },
+                "tags": {
+                    "type": "array", "maxItems": TAGS_MAX, "description": "Words to filter by.",
+                    "items": { "type": "string", "minLength": 1, "maxLength": TEXT_MAX }
+                }
             }
         })
     }
@@ -303,9 +306,11 @@ pub struct ListCheckpoints {
     pub limit: u32,
     /// How many to skip.
     #[serde(default)]
+    #[schemars(range(max = 4_294_967_295u32))]
     pub offset: u32,
     /// `nextCursor` of the page before: goes on exactly where it ended, also when checkpoints were added meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-7]?[0-9a-f]{1,15}$"))]
     pub cursor: Option<String>,
 }
 

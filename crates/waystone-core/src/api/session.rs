@@ -38,6 +38,7 @@ pub struct ListSessions {
     pub limit: u32,
     /// `nextCursor` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-7]?[0-9a-f]{1,15}$"))]
     pub cursor: Option<String>,
 }
 
@@ -53,9 +54,11 @@ impl ListSessions {
 pub struct UpdateSession {
     /// A short name; an empty one takes the name away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub name: Option<String>,
     /// All tags it shall have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     pub tags: Option<Vec<String>>,
 }
 

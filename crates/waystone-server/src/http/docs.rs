@@ -18,7 +18,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2733}\
     h1{margin-bottom:0}details{border:1px solid #d5dde5;border-radius:6px;margin:.5rem 0;padding:.4rem .8rem}\
-    summary{cursor:pointer}code,pre{font:14px/1.45 ui-monospace,monospace}.m{display:inline-block;min-width:4.2rem;font-weight:700}\
+    summary{cursor:pointer}code,pre{font:14px/1.45 ui-monospace,monospace}.m{display:inline-block;min-width:5rem;font-weight:700}\
     .GET{color:#0b6bcb}.POST{color:#1a7f37}.PATCH{color:#9a6700}.DELETE{color:#cf222e}td,th{padding:.15rem .8rem .15rem 0;text-align:left;\
     vertical-align:top}p.s{color:#57636f;margin-top:.2rem}@media(prefers-color-scheme:dark){body{background:#12181f;color:#dbe4ee}\
     details{border-color:#34404d}p.s{color:#9aa7b4}}";

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use waystone_core::{Error, json};
+use waystone_core::json;
 
 use super::extract::{check_content_type, read_body};
-use super::reply::HttpError;
+use super::reply::Json;
 use super::{Guard, Http};
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, Refusal};
 
 /// What a request may put around a context.
 const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
@@ -39,16 +39,19 @@ async fn bound(State(bytes_max): State<u64>, request: Request, next: Next) -> Re
     if request.method() != Method::POST {
         return next.run(request).await;
     }
-    match read_bounded(request, bytes_max).await {
-        Ok(request) => next.run(request).await,
-        Err(error) => error.into_response(),
+    if let Err(error) = check_content_type(request.headers()) {
+        return error.into_response();
     }
-}
-
-async fn read_bounded(request: Request, bytes_max: u64) -> Result<Request, HttpError> {
-    check_content_type(request.headers())?;
     let (parts, body) = request.into_parts();
-    let body = read_body(Request::from_parts(parts.clone(), body), bytes_max).await?;
-    json::check_text(&body).map_err(Error::InvalidInput)?;
-    Ok(Request::from_parts(parts, Body::from(body)))
+    let body = match read_body(Request::from_parts(parts.clone(), body), bytes_max).await {
+        Ok(body) => body,
+        Err(error) => return error.into_response(),
+    };
+    match json::check_text(&body) {
+        Ok(()) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Err(error) => Refusal::of(&body, error).answer().map_or_else(
+            || StatusCode::ACCEPTED.into_response(),
+            |answer| Json(StatusCode::OK, answer).into_response(),
+        ),
+    }
 }

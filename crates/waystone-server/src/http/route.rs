@@ -70,7 +70,7 @@ impl Route {
     }
 
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(schema::of_request::<T>().0);
+        self.body = Some(schema::of_body::<T>());
         self.errors.extend([400, 413, 415]);
         self
     }

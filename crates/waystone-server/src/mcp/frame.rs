@@ -1,14 +1,41 @@
-//! What can be learned of a frame that cannot be parsed: whose request it was, so that its sender is not left waiting.
+//! Frames that cannot be taken, and what their sender is told: no one is left waiting.
 
-use rmcp::model::RequestId;
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
+use waystone_core::Error;
+
+use super::tool::failure;
 
 /// Texts longer than this are neither an id nor a method.
 const TEXT_MAX: usize = 256;
 
+/// A frame that could not be taken, and why.
+pub(crate) struct Refusal {
+    pub(crate) envelope: Envelope,
+    pub(crate) error: Error,
+}
+
+impl Refusal {
+    pub(crate) fn of(frame: &[u8], error: String) -> Self {
+        Self { envelope: Envelope::of(frame), error: Error::InvalidInput(error) }
+    }
+
+    /// What the sender is told: a tool call gets a result that the model sees, anything else an error of the protocol. A broken
+    /// answer to us has no one waiting for another.
+    pub(crate) fn answer(&self) -> Option<ServerJsonRpcMessage> {
+        match self.envelope.id().cloned() {
+            Some(id) if self.envelope.is_tool_call() => {
+                Some(ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id))
+            }
+            Some(_) if !self.envelope.is_request() => None,
+            id => Some(ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), id)),
+        }
+    }
+}
+
 /// Looks for `id` and `method` of the outermost object, byte by byte, in JSON that may be broken, too deep, or too long to
 /// be kept.
 #[derive(Debug, Default)]
-pub(super) struct Envelope {
+pub(crate) struct Envelope {
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -31,15 +58,15 @@ impl Envelope {
         bytes.iter().for_each(|&byte| self.take(byte));
     }
 
-    pub(super) fn id(&self) -> Option<&RequestId> {
+    fn id(&self) -> Option<&RequestId> {
         self.id.as_ref()
     }
 
-    pub(super) fn is_request(&self) -> bool {
+    fn is_request(&self) -> bool {
         self.method.is_some()
     }
 
-    pub(super) fn is_tool_call(&self) -> bool {
+    fn is_tool_call(&self) -> bool {
         self.method.as_deref() == Some("tools/call")
     }
 

@@ -6,15 +6,14 @@
 use std::io;
 use std::sync::Arc;
 
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, mpsc};
 use waystone_core::{Error, json};
 
-use super::frame::Envelope;
-use super::tool::failure;
+use super::frame::{Envelope, Refusal};
 
 /// What a request may put around a context.
 const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
@@ -111,7 +110,14 @@ impl Input {
                         return;
                     }
                 }
-                Err(refusal) => refusal.answer(&output).await,
+                Err(refusal) => {
+                    tracing::info!(code = refusal.error.code(), "a line on standard input was refused");
+                    if let Some(answer) = refusal.answer()
+                        && let Err(error) = output.send(answer).await
+                    {
+                        return tracing::warn!(%error, "standard output cannot be written");
+                    }
+                }
             }
         }
     }
@@ -167,30 +173,5 @@ impl Input {
 }
 
 fn parse_line(line: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
-    json::parse_checked(line)
-        .map_err(|error| Box::new(Refusal { envelope: Envelope::of(line), error: Error::InvalidInput(error) }))
-}
-
-/// A line that could not be taken, and why.
-struct Refusal {
-    envelope: Envelope,
-    error: Error,
-}
-
-impl Refusal {
-    /// Tells the sender: a tool call gets a result that the model sees, anything else an error of the protocol. A broken
-    /// answer to us has no one waiting for another.
-    async fn answer(&self, output: &Output) {
-        tracing::info!(code = self.error.code(), "a line on standard input was refused");
-        let answer = match self.envelope.id().cloned() {
-            Some(id) if self.envelope.is_tool_call() => {
-                ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id)
-            }
-            Some(_) if !self.envelope.is_request() => return,
-            id => ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), id),
-        };
-        if let Err(error) = output.send(answer).await {
-            tracing::warn!(%error, "standard output cannot be written");
-        }
-    }
+    json::parse_checked(line).map_err(|error| Box::new(Refusal::of(line, error)))
 }

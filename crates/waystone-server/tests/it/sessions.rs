@@ -18,6 +18,7 @@ async fn a_session_is_named_tagged_listed_and_deleted() {
     assert_eq!((renamed.get("name"), &renamed["tags"]), (None, &json!(["x", "y"])));
     assert_error(c.call("PATCH", "/api/sessions/a", Some(json!({ "tags": [""] }))).await, 400, "INVALID_INPUT");
     assert_error(c.call("PATCH", "/api/sessions/a", Some(json!({ "id": "b" }))).await, 400, "INVALID_INPUT");
+    assert_error(c.call("PATCH", "/api/sessions/a", Some(json!([null, null]))).await, 400, "INVALID_INPUT");
     assert_error(c.call("PATCH", "/api/sessions/nope", Some(json!({}))).await, 404, "SESSION_NOT_FOUND");
 
     let (status, deleted) = c.call("DELETE", "/api/sessions/a", None).await;

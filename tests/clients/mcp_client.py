@@ -1,10 +1,13 @@
-"""Drives `waystone mcp` with the official Python client, under every protocol it speaks: save, load, list, every error.
+"""Drives `waystone mcp` and `waystone serve` with the official Python client, under every protocol: save, load, list, every error.
 
-Usage: mcp_stdio.py BINARY
+Usage: mcp_client.py BINARY
 """
 
 import asyncio
+import contextlib
 import json
+import os
+import subprocess
 import sys
 import tempfile
 
@@ -128,28 +131,46 @@ TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, unchanged_
          lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
 
 
-async def run(binary, mode, test):
+@contextlib.contextmanager
+def stdio(binary, env):
+    yield StdioServerParameters(command=binary, args=["mcp"], env=env)
+
+
+@contextlib.contextmanager
+def http(binary, env):
+    server = subprocess.Popen([binary, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+    try:
+        yield server.stdout.readline().split()[-1] + "/mcp"
+    finally:
+        server.terminate()
+        assert server.wait(10) == 0
+
+
+async def run(binary, transport, mode, test):
     with tempfile.TemporaryDirectory() as directory:
         env = {"WAYSTONE_DATA_DIR": directory, "WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}
-        server = StdioServerParameters(command=binary, args=["mcp"], env=env)
-        async with Client(server, mode=mode, read_timeout_seconds=60) as client:
-            assert client.protocol_version == PROTOCOLS[mode], client.protocol_version
-            await test(client)
+        with transport(binary, env) as server:
+            async with Client(server, mode=mode, read_timeout_seconds=60) as client:
+                assert client.protocol_version == PROTOCOLS[mode], client.protocol_version
+                await test(client)
 
 
 def main(binary):
-    failed = 0
-    for mode in PROTOCOLS:
-        for test in TESTS:
-            try:
-                asyncio.run(run(binary, mode, test))
-                print(f"ok      {mode:10} {test.__name__}")
-            except BaseException as error:  # a task group wraps what went wrong
-                failed += 1
-                while getattr(error, "exceptions", None):
-                    error = error.exceptions[0]
-                print(f"FAILED  {mode:10} {test.__name__}: {type(error).__name__}: {error}")
-    print(f"{len(PROTOCOLS) * len(TESTS) - failed} passed, {failed} failed")
+    passed = failed = 0
+    for transport in (stdio, http):
+        for mode in PROTOCOLS:
+            for test in TESTS:
+                case = f"{transport.__name__:5} {mode:10} {test.__name__}"
+                try:
+                    asyncio.run(run(binary, transport, mode, test))
+                    passed += 1
+                    print(f"ok      {case}")
+                except BaseException as error:  # a task group wraps what went wrong
+                    failed += 1
+                    while getattr(error, "exceptions", None):
+                        error = error.exceptions[0]
+                    print(f"FAILED  {case}: {type(error).__name__}: {error}")
+    print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 
