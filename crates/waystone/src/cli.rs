@@ -1,18 +1,21 @@
 //! The command line: what a person types, and what is printed. Tables for people, `--json` with the wire's fields.
 
 mod checkpoint;
+mod config;
 mod render;
 mod serve;
 mod session;
 mod status;
 
 use std::io::Write;
+use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
-use crate::settings::{SettingArguments, Settings};
+use crate::settings::{Flags, Settings};
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.
 ///
@@ -22,7 +25,7 @@ use crate::settings::{SettingArguments, Settings};
 #[command(name = "waystone", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) settings: SettingArguments,
+    pub(crate) settings: Flags,
 
     /// Print JSON instead of tables
     #[arg(long, global = true)]
@@ -37,7 +40,7 @@ pub(crate) enum Command {
     /// Serve an agent over MCP on standard input and output
     Mcp,
     /// Serve applications over REST and agents over MCP at /mcp
-    Serve(serve::Address),
+    Serve,
     /// Look at and change sessions: runs of work that own checkpoints
     #[command(subcommand)]
     Session(session::Command),
@@ -46,16 +49,49 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::Command),
     /// Show what is kept, where, and who uses it
     Status,
+    /// Look at settings
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Write man pages into a directory
+    Man { directory: PathBuf },
+}
+
+/// Runs a command that needs no store, if it is one.
+pub(crate) fn run_without_store(command: &Command, settings: &Settings, json: bool) -> anyhow::Result<bool> {
+    let mut program = Arguments::command();
+    match command {
+        Command::Config(command) => config::run(command, settings, &render::Out { json })?,
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut program, "waystone", &mut std::io::stdout())
+        }
+        Command::Man { directory } => {
+            std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+            clap_mangen::generate_to(program, directory)
+                .with_context(|| format!("cannot write to {}", directory.display()))?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Tells a person something on standard error.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        let _ = writeln!(std::io::stderr(), "warning: {}", render::plain(warning));
+    }
 }
 
 pub(crate) async fn run(command: Command, engine: &Engine, settings: &Settings, json: bool) -> anyhow::Result<()> {
     let (out, scope) = (render::Out { json }, &Scope::local(settings.user.clone()));
     match command {
         Command::Mcp => serve::mcp(engine, settings).await,
-        Command::Serve(address) => serve::http(engine, settings, &address).await,
+        Command::Serve => serve::http(engine, settings).await,
         Command::Session(command) => session::run(command, engine, scope, &out).await,
         Command::Checkpoint(command) => checkpoint::run(command, engine, scope, &out).await,
         Command::Status => status::run(engine, scope, &out).await,
+        Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
 }
 

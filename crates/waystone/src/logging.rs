@@ -14,11 +14,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-pub(crate) fn start(data_dir: &Path) -> io::Result<()> {
+pub(crate) fn start(data_dir: &Path, level: &str) -> io::Result<()> {
     let log = waystone_store::open_log(data_dir)?;
+    let level: LevelFilter = level.parse().map_err(io::Error::other)?;
     let ours = FilterFn::new(|metadata: &Metadata<'_>| metadata.target().starts_with("waystone"));
     let layer = fmt::layer().with_ansi(false).with_timer(TimeAndProcess).with_writer(Mutex::new(log));
-    tracing_subscriber::registry().with(layer.with_filter(ours).with_filter(LevelFilter::INFO)).init();
+    tracing_subscriber::registry().with(layer.with_filter(ours).with_filter(level)).init();
     Ok(())
 }
 

@@ -42,10 +42,14 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = Settings::load(&arguments.settings, !matches!(arguments.command, Command::Serve(_)))?;
+    let settings = Settings::load(&arguments.settings, !matches!(arguments.command, Command::Serve))?;
+    cli::warn(&settings.warnings);
+    if cli::run_without_store(&arguments.command, &settings, arguments.json)? {
+        return Ok(());
+    }
     let clock = Arc::new(SystemClock);
     let store = Sqlite::open(&settings.data_dir, clock.clone())?;
-    logging::start(&settings.data_dir)?;
+    logging::start(&settings.data_dir, settings.text("logLevel"))?;
     let engine = Engine::new(Arc::new(store), clock, settings.limits.clone(), settings.project.clone());
     let done = cli::run(arguments.command, &engine, &settings, arguments.json).await;
     if let Err(error) = &done {

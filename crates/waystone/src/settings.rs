@@ -1,63 +1,274 @@
-//! What is set by flags and the environment, and what is inferred when nothing is set. The only place that reads the
+//! Settings: one table from which flags, variables, keys of `config.json`, help and schema are made.
+//!
+//! Later wins: defaults, `config.json` in the data directory, the environment, flags. This is the only place that reads the
 //! environment.
 
-use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+mod layer;
+mod project;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
-use sha2::{Digest, Sha256};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::{Map, Value, json};
 use waystone_core::Limits;
 use waystone_core::id::ProjectId;
 
-#[derive(Debug, Args)]
-pub(crate) struct SettingArguments {
-    /// Where everything is kept [default: the platform's data directory, such as ~/.local/share/waystone]
-    #[arg(long, global = true, env = "WAYSTONE_DATA_DIR", value_name = "DIR", alias = "storage-path")]
-    data_dir: Option<PathBuf>,
+/// What a value may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Text,
+    /// A whole number from the first to the second.
+    Number(u64, u64),
+    /// Texts, in a variable separated by commas.
+    Texts,
+    OneOf(&'static [&'static str]),
+}
 
-    /// The project of what is saved; inferred from the git repository of the working directory when left out
-    #[arg(long, global = true, env = "WAYSTONE_PROJECT", value_name = "ID")]
-    project: Option<ProjectId>,
+impl Kind {
+    fn placeholder(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::Number(..) => "N",
+            Self::Texts => "A,B",
+            Self::OneOf(_) => "CHOICE",
+        }
+    }
+}
 
-    /// How many checkpoints a session keeps before the oldest without name, tag or branch is archived [default: 100]
-    #[arg(long, global = true, env = "WAYSTONE_MAX_CHECKPOINTS", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_checkpoints: Option<u64>,
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// In `config.json`, and in kebab-case as a flag.
+    pub(crate) key: &'static str,
+    pub(crate) variable: &'static str,
+    /// Names that other tools use for the same.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) kind: Kind,
+    pub(crate) default: fn() -> Value,
+    pub(crate) about: &'static str,
+}
 
-    /// Origins of web pages that may call besides our own, such as https://app.example
-    #[arg(long, global = true, env = "WAYSTONE_ALLOWED_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
-    allowed_origins: Vec<String>,
+const BYTES_MAX: u64 = 1 << 50;
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+pub(crate) const DATA_DIR: &str = "dataDir";
+
+pub(crate) const SETTINGS: [Setting; 11] = [
+    Setting {
+        key: DATA_DIR,
+        variable: "WAYSTONE_DATA_DIR",
+        aliases: &["WORKRAIL_DATA_DIR", "WORKRAIL_STORAGE_PATH"],
+        kind: Kind::Text,
+        default: || Value::Null,
+        about: "Where everything is kept; the platform's data directory when left out",
+    },
+    Setting {
+        key: "project",
+        variable: "WAYSTONE_PROJECT",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || Value::Null,
+        about: "The project of what is saved; named after the git repository around the working directory when left out",
+    },
+    Setting {
+        key: "maxCheckpoints",
+        variable: "WAYSTONE_MAX_CHECKPOINTS",
+        aliases: &["WORKRAIL_MAX_CHECKPOINTS"],
+        kind: Kind::Number(1, 1_000_000_000),
+        default: || json!(Limits::default().checkpoints_max),
+        about: "Checkpoints a session keeps, before the oldest without name, tag or branch is archived",
+    },
+    Setting {
+        key: "maxContextBytes",
+        variable: "WAYSTONE_MAX_CONTEXT_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().context_bytes_max),
+        about: "A context as JSON",
+    },
+    Setting {
+        key: "maxCheckpointBytes",
+        variable: "WAYSTONE_MAX_CHECKPOINT_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().checkpoint_bytes_max),
+        about: "A checkpoint as stored, compressed",
+    },
+    Setting {
+        key: "maxSessionBytes",
+        variable: "WAYSTONE_MAX_SESSION_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().session_bytes_max),
+        about: "All checkpoints of a session as stored",
+    },
+    Setting {
+        key: "maxTotalBytes",
+        variable: "WAYSTONE_MAX_TOTAL_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().total_bytes_max),
+        about: "All checkpoints as stored",
+    },
+    Setting {
+        key: "host",
+        variable: "WAYSTONE_HOST",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || json!("127.0.0.1"),
+        about: "The address `serve` listens on; only this machine's own are possible",
+    },
+    Setting {
+        key: "port",
+        variable: "WAYSTONE_PORT",
+        aliases: &[],
+        kind: Kind::Number(0, 65_535),
+        default: || json!(3000),
+        about: "The port `serve` listens on; 0 takes a free one",
+    },
+    Setting {
+        key: "allowedOrigins",
+        variable: "WAYSTONE_ALLOWED_ORIGINS",
+        aliases: &[],
+        kind: Kind::Texts,
+        default: || json!([]),
+        about: "Origins of web pages that may call `serve` besides its own, such as https://app.example",
+    },
+    Setting {
+        key: "logLevel",
+        variable: "WAYSTONE_LOG_LEVEL",
+        aliases: &[],
+        kind: Kind::OneOf(LEVELS),
+        default: || json!("info"),
+        about: "What goes to logs/waystone.log in the data directory",
+    },
+];
+
+impl Setting {
+    pub(crate) fn flag(&self) -> String {
+        self.key.chars().fold(String::new(), |mut flag, c| {
+            if c.is_ascii_uppercase() {
+                flag.push('-');
+            }
+            flag.push(c.to_ascii_lowercase());
+            flag
+        })
+    }
+
+    /// `dataDir` says where the file is, so it cannot stand in it.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.key != DATA_DIR
+    }
+}
+
+/// What was given as flags.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags(Map<String, Value>);
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        SETTINGS.iter().fold(command, |command, setting| {
+            let mut arg = Arg::new(setting.key)
+                .long(setting.flag())
+                .value_name(setting.kind.placeholder())
+                .global(true)
+                .help_heading("Settings")
+                .hide_short_help(setting.key != DATA_DIR)
+                .help(format!("{} [env: {}]", setting.about, setting.variable))
+                .action(ArgAction::Set);
+            if setting.key == DATA_DIR {
+                arg = arg.alias("storage-path");
+            }
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Map::new();
+        for setting in &SETTINGS {
+            if let Some(text) = matches.get_one::<String>(setting.key) {
+                let value = layer::parse(setting, text).map_err(|error| {
+                    clap::Error::raw(
+                        clap::error::ErrorKind::ValueValidation,
+                        format!("--{}: {error}\n", setting.flag()),
+                    )
+                })?;
+                flags.insert(setting.key.to_owned(), value);
+            }
+        }
+        Ok(Self(flags))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// Every value, by key.
+    pub(crate) values: Map<String, Value>,
+    /// Where each value that is not a default comes from.
+    pub(crate) origins: BTreeMap<String, String>,
     pub(crate) data_dir: PathBuf,
     pub(crate) project: ProjectId,
     pub(crate) limits: Limits,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
-    /// Web pages besides our own that may call.
-    pub(crate) allowed_origins: Vec<String>,
+    /// What a person should know about the environment.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Settings {
-    /// `has_place` says that the working directory means something: a server's does not.
-    pub(crate) fn load(arguments: &SettingArguments, has_place: bool) -> anyhow::Result<Self> {
-        let aliased = ["WORKRAIL_DATA_DIR", "WORKRAIL_STORAGE_PATH"].into_iter().find_map(variable).map(PathBuf::from);
-        let data_dir = arguments.data_dir.clone().or(aliased).map_or_else(default_data_dir, Ok)?;
-        let project = arguments.project.clone().map_or_else(|| infer_project(has_place), Ok)?;
-        let mut limits = Limits::default();
-        let aliased = variable("WORKRAIL_MAX_CHECKPOINTS").map(|text| text.parse::<NonZeroU64>()).transpose();
-        let aliased = aliased.context("WORKRAIL_MAX_CHECKPOINTS must be a number from 1 on")?.map(NonZeroU64::get);
-        limits.checkpoints_max = arguments.max_checkpoints.or(aliased).unwrap_or(limits.checkpoints_max);
-        let user = ["USER", "USERNAME"].into_iter().find_map(variable).unwrap_or_else(|| "user".to_owned());
-        Ok(Self { data_dir, project, limits, user, allowed_origins: arguments.allowed_origins.clone() })
+    /// Puts the layers together. `has_place` says that the working directory means something: a server's does not.
+    pub(crate) fn load(flags: &Flags, has_place: bool) -> anyhow::Result<Self> {
+        let variables = layer::Variables::read();
+        let mut merged = layer::Merged::defaults();
+        let environment = variables.settings()?;
+        let data_dir =
+            [&flags.0, &environment.values].iter().find_map(|layer| layer.get(DATA_DIR)?.as_str().map(PathBuf::from));
+        let data_dir = data_dir.map_or_else(default_data_dir, Ok)?;
+        merged.add_file(&data_dir.join("config.json"))?;
+        merged.add(environment.values, &environment.names);
+        merged.add_flags(&flags.0);
+        merged.values.insert(DATA_DIR.to_owned(), json!(data_dir));
+        let project = match merged.values["project"].as_str() {
+            Some(given) => given.parse().map_err(|error| anyhow::anyhow!("project: {error}"))?,
+            None => project::infer(has_place)?,
+        };
+        merged.values.insert("project".to_owned(), json!(project));
+        let number = |key: &str| merged.values[key].as_u64().unwrap_or_default();
+        let limits = Limits {
+            checkpoints_max: number("maxCheckpoints"),
+            context_bytes_max: number("maxContextBytes"),
+            checkpoint_bytes_max: number("maxCheckpointBytes"),
+            session_bytes_max: number("maxSessionBytes"),
+            total_bytes_max: number("maxTotalBytes"),
+        };
+        let layer::Merged { values, origins } = merged;
+        Ok(Self { data_dir, project, limits, user: variables.user(), warnings: variables.unknown(), values, origins })
     }
-}
 
-#[expect(clippy::disallowed_methods, reason = "this is the one home of the environment")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.values[key].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.values["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn allowed_origins(&self) -> Vec<String> {
+        let origins = self.values["allowedOrigins"].as_array().into_iter().flatten();
+        origins.filter_map(|origin| origin.as_str().map(str::to_owned)).collect()
+    }
 }
 
 fn default_data_dir() -> anyhow::Result<PathBuf> {
@@ -65,68 +276,28 @@ fn default_data_dir() -> anyhow::Result<PathBuf> {
     Ok(base.data_dir().join("waystone"))
 }
 
-/// `<folder>-<8 hex>` of the git repository around the working directory, else `default`.
-fn infer_project(has_place: bool) -> anyhow::Result<ProjectId> {
-    let here = std::env::current_dir().context("the working directory cannot be read")?;
-    let root = here.ancestors().filter(|_| has_place).find(|folder| folder.join(".git").exists());
-    let id = root.map_or_else(|| "default".to_owned(), project_of);
-    id.parse().map_err(anyhow::Error::msg)
-}
-
-fn project_of(root: &Path) -> String {
-    let place = || git_directory(root).and_then(|git| git.canonicalize().ok()).unwrap_or_else(|| root.to_owned());
-    let identity = origin_of(root).unwrap_or_else(|| place().to_string_lossy().into_owned());
-    let digest = hex::encode(Sha256::digest(identity.as_bytes()));
-    let folder = root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
-    let folder: String = folder.chars().map(allowed).take(100).collect();
-    format!("{folder}-{}", &digest[..8])
-}
-
-/// The directory with git's own files. In a worktree `.git` is a file that leads to it.
-fn git_directory(root: &Path) -> Option<PathBuf> {
-    let git = root.join(".git");
-    if git.is_dir() {
-        return Some(git);
-    }
-    let link = std::fs::read_to_string(git).ok()?;
-    let private = root.join(link.strip_prefix("gitdir:")?.trim());
-    match std::fs::read_to_string(private.join("commondir")) {
-        Ok(common) => Some(private.join(common.trim())),
-        Err(_) => Some(private),
-    }
-}
-
-/// The URL of the remote `origin`, read from git's own file: no process is started for it.
-fn origin_of(root: &Path) -> Option<String> {
-    let config = std::fs::read_to_string(git_directory(root)?.join("config")).ok()?;
-    let section = config.split("[remote \"origin\"]").nth(1)?;
-    let section = section.split("\n[").next()?;
-    section
-        .lines()
-        .find_map(|line| Some(line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?.trim().to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_project_is_named_by_folder_and_origin_wherever_it_is_cloned() {
-        let parent = tempfile::tempdir().unwrap();
-        let config = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = git@host:team/app.git\n\tfetch = x\n[branch \"main\"]\n";
-        let clone = |name: &str, config: Option<&str>| {
-            let root = parent.path().join(name);
-            std::fs::create_dir_all(root.join(".git")).unwrap();
-            if let Some(config) = config {
-                std::fs::write(root.join(".git/config"), config).unwrap();
-            }
-            project_of(&root)
+/// The schema of `config.json`.
+pub(crate) fn schema() -> Value {
+    let properties = SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| {
+        let mut property = match setting.kind {
+            Kind::Text => json!({ "type": "string" }),
+            Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            Kind::OneOf(choices) => json!({ "enum": choices }),
         };
-        let (first, other, plain) =
-            (clone("a/my app", Some(config)), clone("b/my app", Some(config)), clone("c", None));
-        assert_eq!(first, other);
-        assert!(first.starts_with("my-app-") && first.len() == "my-app-".len() + 8, "{first}");
-        assert!(plain.starts_with("c-") && !plain.ends_with(&first[7..]), "{plain}");
-    }
+        property["description"] =
+            json!(format!("{}. Variable {}, flag --{}.", setting.about, setting.variable, setting.flag()));
+        let default = (setting.default)();
+        if !default.is_null() {
+            property["default"] = default;
+        }
+        (setting.key.to_owned(), property)
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Waystone configuration: config.json in the data directory",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties.collect::<Map<_, _>>(),
+    })
 }

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use waystone_core::Engine;
@@ -17,16 +16,6 @@ use crate::settings::Settings;
 /// How long requests under way may take when the server is told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Args)]
-pub(crate) struct Address {
-    /// The address to listen on; only this machine's own are possible
-    #[arg(long, env = "WAYSTONE_HOST", default_value = "127.0.0.1")]
-    host: IpAddr,
-    /// The port to listen on; 0 takes a free one
-    #[arg(long, env = "WAYSTONE_PORT", default_value_t = 3000)]
-    port: u16,
-}
-
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     tracing::info!(version, project = %settings.project, "serving MCP on standard input and output");
@@ -35,20 +24,17 @@ pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<
     done.map_err(anyhow::Error::msg)
 }
 
-pub(crate) async fn http(engine: &Engine, settings: &Settings, address: &Address) -> anyhow::Result<()> {
-    ensure!(
-        address.host.is_loopback(),
-        "{} is not an address of this machine alone; there are no API keys yet",
-        address.host
-    );
-    let socket = SocketAddr::new(address.host, address.port);
+pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
+    let host: IpAddr = settings.text("host").parse().context("host is not an address, such as 127.0.0.1")?;
+    ensure!(host.is_loopback(), "{host} can be reached from other machines, and there are no API keys yet");
+    let socket = SocketAddr::new(host, settings.port());
     let listener =
         TcpListener::bind(socket).await.with_context(|| format!("cannot listen on {socket}; choose another --port"))?;
     let socket = listener.local_addr()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %socket, "serving HTTP");
     announce(socket)?;
     let (stop, stopping) = watch::channel(false);
-    let guard = Guard { allowed_origins: settings.allowed_origins.clone() };
+    let guard = Guard { allowed_origins: settings.allowed_origins() };
     let router = Http::new(engine.clone(), &settings.user, stopping).router(guard);
     let (drained, drain) = watch::channel(false);
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {

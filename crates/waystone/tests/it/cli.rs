@@ -35,6 +35,14 @@ fn a_person_can_save_list_and_show() {
     assert!(stdout(&waystone(&data, &["session", "list"])).contains("s1"));
     let status: Value = serde_json::from_str(&stdout(&waystone(&data, &["status", "--json"]))).unwrap();
     assert_eq!(status["checkpointCount"], 1);
+
+    assert!(stdout(&waystone(&data, &["session", "rename", "s1", "My work"])).contains("My work"));
+    assert!(stdout(&waystone(&data, &["session", "tag", "s1", "a", "b"])).contains("a, b"));
+    let asked = waystone(&data, &["checkpoint", "delete", id]);
+    assert!(!asked.status.success() && String::from_utf8_lossy(&asked.stderr).contains("--yes"));
+    assert!(stdout(&waystone(&data, &["checkpoint", "delete", id, "--yes"])).contains("kept until"));
+    assert!(stdout(&waystone(&data, &["session", "delete", "s1", "--yes"])).contains("deleted s1"));
+    assert!(stdout(&waystone(&data, &["session", "list"])).contains("No sessions yet"));
 }
 
 #[test]
@@ -66,6 +74,7 @@ fn errors_come_with_a_hint_and_an_exit_code() {
     check(&["checkpoint", "list", "s", "--limit", "0"], 2, "1..=1000");
     check(&["session", "show", "a/b"], 2, "may contain only");
     check(&["--no-such-flag"], 2, "unexpected argument");
+    check(&["session", "delete", "s"], 1, "there is no session");
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     check(&["status", "--data-dir", file.to_str().unwrap()], 3, "choose another directory");

@@ -1,0 +1,151 @@
+//! The layers that settings come from, and how they are put on top of each other.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Map, Value, json};
+use waystone_core::json::parse_strict;
+
+use super::{Kind, SETTINGS, Setting};
+
+/// A file over this size is not a configuration.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A value from a flag or a variable.
+pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
+    let value = match setting.kind {
+        Kind::Text | Kind::OneOf(_) => json!(text),
+        Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
+        Kind::Texts => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
+    };
+    check(setting, &value)?;
+    Ok(value)
+}
+
+fn check(setting: &Setting, value: &Value) -> Result<(), String> {
+    match setting.kind {
+        Kind::Text if value.is_string() => Ok(()),
+        Kind::Text => Err(format!("{value} is not a text")),
+        Kind::Number(min, max) if value.as_u64().is_some_and(|number| (min..=max).contains(&number)) => Ok(()),
+        Kind::Number(min, max) => Err(format!("{value} is not a whole number from {min} to {max}")),
+        Kind::Texts if value.as_array().is_some_and(|items| items.iter().all(Value::is_string)) => Ok(()),
+        Kind::Texts => Err(format!("{value} is not a list of texts")),
+        Kind::OneOf(choices) if value.as_str().is_some_and(|text| choices.contains(&text)) => Ok(()),
+        Kind::OneOf(choices) => Err(format!("{value} is not one of {}", choices.join(", "))),
+    }
+}
+
+/// The variables that are ours.
+pub(super) struct Variables(BTreeMap<String, String>);
+
+/// Values from variables, and the variable of each.
+pub(super) struct Environment {
+    pub(super) values: Map<String, Value>,
+    pub(super) names: BTreeMap<String, String>,
+}
+
+impl Variables {
+    pub(super) fn read() -> Self {
+        let ours =
+            |name: &str| name.starts_with("WAYSTONE_") || name.starts_with("WORKRAIL_") || name.starts_with("USER");
+        let text =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self(text.filter(|(name, value)| ours(name) && !value.is_empty()).collect())
+    }
+
+    pub(super) fn settings(&self) -> anyhow::Result<Environment> {
+        if let Some(wanted) = self.0.get("WAYSTONE_ENCRYPTION").or_else(|| self.0.get("WORKRAIL_ENCRYPTION")) {
+            let is_off = matches!(wanted.as_str(), "disabled" | "false" | "0");
+            ensure!(
+                is_off,
+                "encryption was asked for, and this version has none; nothing is started that would keep plain text"
+            );
+        }
+        let mut environment = Environment { values: Map::new(), names: BTreeMap::new() };
+        for setting in &SETTINGS {
+            let names = [setting.variable].into_iter().chain(setting.aliases.iter().copied());
+            if let Some((name, text)) = names.filter_map(|name| Some((name, self.0.get(name)?))).next() {
+                let value = parse(setting, text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+                environment.values.insert(setting.key.to_owned(), value);
+                environment.names.insert(setting.key.to_owned(), name.to_owned());
+            }
+        }
+        Ok(environment)
+    }
+
+    /// A word on each variable that looks like ours and is not.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).chain(["WAYSTONE_ENCRYPTION"]).collect();
+        let unknown = self.0.keys().filter(|name| name.starts_with("WAYSTONE_") && !known.contains(&name.as_str()));
+        unknown
+            .map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)))
+            .collect()
+    }
+
+    pub(super) fn user(&self) -> String {
+        self.0.get("USER").or_else(|| self.0.get("USERNAME")).cloned().unwrap_or_else(|| "user".to_owned())
+    }
+}
+
+/// Layers put on top of each other.
+pub(super) struct Merged {
+    pub(super) values: Map<String, Value>,
+    pub(super) origins: BTreeMap<String, String>,
+}
+
+impl Merged {
+    pub(super) fn defaults() -> Self {
+        let values = SETTINGS.iter().map(|setting| (setting.key.to_owned(), (setting.default)())).collect();
+        Self { values, origins: BTreeMap::new() }
+    }
+
+    pub(super) fn add_file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let shown = path.display();
+        match path.metadata() {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+            Ok(metadata) => ensure!(metadata.len() <= FILE_BYTES_MAX, "{shown} is too large for a configuration"),
+        }
+        let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let Value::Object(file) = parse_strict(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))? else {
+            bail!("{shown}: a configuration is a JSON object");
+        };
+        let known: Vec<&str> =
+            SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| setting.key).collect();
+        for (key, value) in file {
+            let setting = SETTINGS.iter().find(|setting| setting.key == key && setting.is_in_file());
+            let Some(setting) = setting else {
+                bail!(
+                    "{shown}: there is no setting `{}`; did you mean `{}`?",
+                    key.escape_debug(),
+                    nearest(&key, &known)
+                );
+            };
+            check(setting, &value).map_err(|error| anyhow::anyhow!("{shown}: {key}: {error}"))?;
+            self.origins.insert(key.clone(), shown.to_string());
+            self.values.insert(key, value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, values: Map<String, Value>, origins: &BTreeMap<String, String>) {
+        self.values.extend(values);
+        self.origins.extend(origins.clone());
+    }
+
+    pub(super) fn add_flags(&mut self, flags: &Map<String, Value>) {
+        for setting in SETTINGS.iter().filter(|setting| flags.contains_key(setting.key)) {
+            self.values.insert(setting.key.to_owned(), flags[setting.key].clone());
+            self.origins.insert(setting.key.to_owned(), format!("--{}", setting.flag()));
+        }
+    }
+}
+
+/// The known name that is most like `name`.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> &'a str {
+    let likeness =
+        |candidate: &&&str| (strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase()) * 1e6) as u64;
+    known.iter().max_by_key(likeness).copied().unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! The project of a working directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+use waystone_core::id::ProjectId;
+
+/// `<folder>-<8 hex>` of the git repository around the working directory, else `default`.
+pub(super) fn infer(has_place: bool) -> anyhow::Result<ProjectId> {
+    let here = std::env::current_dir().context("the working directory cannot be read")?;
+    let root = here.ancestors().filter(|_| has_place).find(|folder| folder.join(".git").exists());
+    let id = root.map_or_else(|| "default".to_owned(), project_of);
+    id.parse().map_err(anyhow::Error::msg)
+}
+
+fn project_of(root: &Path) -> String {
+    let place = || git_directory(root).and_then(|git| git.canonicalize().ok()).unwrap_or_else(|| root.to_owned());
+    let identity = origin_of(root).unwrap_or_else(|| place().to_string_lossy().into_owned());
+    let digest = hex::encode(Sha256::digest(identity.as_bytes()));
+    let folder = root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+    let folder: String = folder.chars().map(allowed).take(100).collect();
+    format!("{folder}-{}", &digest[..8])
+}
+
+/// The directory with git's own files. In a worktree `.git` is a file that leads to it.
+fn git_directory(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let link = std::fs::read_to_string(git).ok()?;
+    let private = root.join(link.strip_prefix("gitdir:")?.trim());
+    match std::fs::read_to_string(private.join("commondir")) {
+        Ok(common) => Some(private.join(common.trim())),
+        Err(_) => Some(private),
+    }
+}
+
+/// The URL of the remote `origin`, read from git's own file: no process is started for it.
+fn origin_of(root: &Path) -> Option<String> {
+    let config = std::fs::read_to_string(git_directory(root)?.join("config")).ok()?;
+    let section = config.split("[remote \"origin\"]").nth(1)?;
+    let section = section.split("\n[").next()?;
+    section
+        .lines()
+        .find_map(|line| Some(line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_named_by_folder_and_origin_wherever_it_is_cloned() {
+        let parent = tempfile::tempdir().unwrap();
+        let config = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = git@host:team/app.git\n\tfetch = x\n[branch \"main\"]\n";
+        let clone = |name: &str, config: Option<&str>| {
+            let root = parent.path().join(name);
+            std::fs::create_dir_all(root.join(".git")).unwrap();
+            if let Some(config) = config {
+                std::fs::write(root.join(".git/config"), config).unwrap();
+            }
+            project_of(&root)
+        };
+        let (first, other, plain) =
+            (clone("a/my app", Some(config)), clone("b/my app", Some(config)), clone("c", None));
+        assert_eq!(first, other);
+        assert!(first.starts_with("my-app-") && first.len() == "my-app-".len() + 8, "{first}");
+        assert!(plain.starts_with("c-") && !plain.ends_with(&first[7..]), "{plain}");
+    }
+}

@@ -1,0 +1,126 @@
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use waystone_testkit::contexts::Random;
+use waystone_testkit::harness::private_dir;
+use waystone_testkit::process::{binary, command};
+
+fn show(data_dir: &Path, change: impl FnOnce(&mut Command)) -> Output {
+    let mut command = command(&binary("waystone"), data_dir);
+    command.args(["config", "show", "--origin", "--json"]);
+    change(&mut command);
+    command.output().unwrap()
+}
+
+fn settings(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn later_layers_win_and_each_value_says_where_it_is_from() {
+    let directory = private_dir();
+    let file = directory.path().join("config.json");
+    std::fs::write(
+        &file,
+        r#"{ "maxCheckpoints": 7, "port": 4000, "logLevel": "warn", "allowedOrigins": ["https://a.example"] }"#,
+    )
+    .unwrap();
+    let shown = settings(&show(directory.path(), |command| {
+        command.args(["--max-session-bytes", "99"]).env("WORKRAIL_MAX_CHECKPOINTS", "8").env("WAYSTONE_PORT", "5000");
+        command.args(["--port", "6000"]);
+    }));
+    let expect = |key: &str, value: Value, origin: &str| {
+        assert_eq!(shown[key], json!({ "value": value, "origin": origin }), "{key}");
+    };
+    let file = file.to_str().unwrap();
+    expect("maxCheckpoints", json!(8), "WORKRAIL_MAX_CHECKPOINTS");
+    expect("port", json!(6000), "--port");
+    expect("maxSessionBytes", json!(99), "--max-session-bytes");
+    expect("logLevel", json!("warn"), file);
+    expect("allowedOrigins", json!(["https://a.example"]), file);
+    expect("maxTotalBytes", json!(10u64 << 30), "default");
+    assert_eq!(shown["dataDir"]["origin"], "WAYSTONE_DATA_DIR");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_the_nearest_right_name() {
+    let directory = private_dir();
+    let check = |file: &str, says: &[&str]| {
+        std::fs::write(directory.path().join("config.json"), file).unwrap();
+        let output = show(directory.path(), |_| {});
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{file}: {error}");
+        assert!(says.iter().all(|part| error.contains(part)), "{file}: {error}");
+    };
+    check(r#"{ "maxChekpoints": 5 }"#, &["config.json", "maxChekpoints", "did you mean `maxCheckpoints`"]);
+    check(r#"{ "port": 70000 }"#, &["port", "from 0 to 65535"]);
+    check(r#"{ "port": "80" }"#, &["port", "whole number"]);
+    check(r#"{ "logLevel": "loud" }"#, &["logLevel", "off, error, warn"]);
+    check(r#"{ "dataDir": "/x" }"#, &["dataDir"]);
+    check(r#"{ "port": 1, "port": 2 }"#, &["duplicate key"]);
+    check("[]", &["a JSON object"]);
+    std::fs::remove_file(directory.path().join("config.json")).unwrap();
+
+    let output = show(directory.path(), |command| drop(command.env("WAYSTONE_MAX_CHECKPOINT", "5")));
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean WAYSTONE_MAX_CHECKPOINTS"));
+    let output = show(directory.path(), |command| drop(command.env("WAYSTONE_PORT", "x")));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("WAYSTONE_PORT: `x` is not a whole number"));
+    let output = show(directory.path(), |command| drop(command.args(["--max-checkpoints", "0"])));
+    assert_eq!(output.status.code(), Some(2));
+    let output = show(directory.path(), |command| drop(command.env("WORKRAIL_ENCRYPTION", "enabled")));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("encryption was asked for"),
+        "never silently in plain text"
+    );
+}
+
+#[test]
+fn the_published_schema_is_the_one_in_force() {
+    let directory = private_dir();
+    let output = command(&binary("waystone"), directory.path()).args(["config", "schema"]).output().unwrap();
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.schema.json");
+    let hint = "write it again with `waystone config schema > docs/config.schema.json`";
+    assert_eq!(std::fs::read_to_string(published).unwrap(), String::from_utf8(output.stdout).unwrap(), "{hint}");
+}
+
+#[test]
+fn spoilt_files_are_refused_and_do_no_harm() {
+    let directory = private_dir();
+    let mut random = Random::new(9);
+    let good = r#"{"maxCheckpoints":7,"port":4000,"allowedOrigins":["https://a.example"],"logLevel":"warn"}"#;
+    for _ in 0..150 {
+        let mut bytes = good.as_bytes().to_vec();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = random.below(256) as u8;
+        }
+        std::fs::write(directory.path().join("config.json"), bytes).unwrap();
+        let code = show(directory.path(), |_| {}).status.code();
+        assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    }
+}
+
+#[test]
+fn completions_and_man_pages_are_written() {
+    let directory = private_dir();
+    let run = |arguments: &[&str]| command(&binary("waystone"), directory.path()).args(arguments).output().unwrap();
+    let completions = run(&["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&completions.stdout).contains("checkpoint"));
+    let man = directory.path().join("man");
+    assert!(run(&["man", man.to_str().unwrap()]).status.success());
+    assert!(man.join("waystone-checkpoint-save.1").exists());
+}
+
+#[test]
+fn only_addresses_of_this_machine_are_listened_on() {
+    let directory = private_dir();
+    let output = command(&binary("waystone"), directory.path())
+        .args(["serve", "--host", "0.0.0.0", "--port", "0"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no API keys yet"));
+}
