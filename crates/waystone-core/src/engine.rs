@@ -51,11 +51,23 @@ pub struct Engine {
     limits: Arc<Limits>,
     /// The project of a request that names none.
     project: ProjectId,
+    /// Why nothing is kept beyond the end of the process, if so.
+    volatile: Option<Arc<str>>,
 }
 
 impl Engine {
     pub fn new(store: SharedStore, clock: Arc<dyn Clock>, limits: Limits, project: ProjectId) -> Self {
-        Self { store, clock, limits: Arc::new(limits), project }
+        Self { store, clock, limits: Arc::new(limits), project, volatile: None }
+    }
+
+    /// The same engine on a store that ends with the process: what it saves it calls volatile, and every reply says `why`.
+    pub fn volatile(self, why: &str) -> Self {
+        Self { volatile: Some(why.into()), ..self }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let warn = |why: &Arc<str>| format!("nothing is kept beyond the end of this process: {why}");
+        self.volatile.iter().map(warn).collect()
     }
 
     pub fn limits(&self) -> &Limits {

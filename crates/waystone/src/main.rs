@@ -5,10 +5,12 @@ mod clock;
 mod logging;
 mod settings;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use tempfile::TempDir;
 use waystone_core::Engine;
 use waystone_store::{OpenError, Sqlite};
 
@@ -41,6 +43,33 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
     outcome
 }
 
+/// A store, and when the data directory cannot be used, the directory it is in instead and why.
+struct Opened {
+    store: Arc<Sqlite>,
+    volatile: Option<(TempDir, String)>,
+}
+
+impl Opened {
+    fn root<'a>(&'a self, settings: &'a Settings) -> &'a Path {
+        self.volatile.as_ref().map_or(&settings.data_dir, |(directory, _)| directory.path())
+    }
+}
+
+/// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
+/// goes with the process; a person is told at once.
+fn open(settings: &Settings, command: &Command, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
+    let is_server = matches!(command, Command::Mcp | Command::Serve);
+    match Sqlite::open(&settings.data_dir, clock.clone()) {
+        Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
+        Err(error @ OpenError::Unusable { .. }) if is_server => {
+            let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
+            let store = Sqlite::open(directory.path(), clock.clone())?;
+            Ok(Opened { store: Arc::new(store), volatile: Some((directory, error.to_string())) })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let settings = Settings::load(&arguments.settings, !matches!(arguments.command, Command::Serve))?;
     cli::warn(&settings.warnings);
@@ -48,9 +77,14 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let clock = Arc::new(SystemClock);
-    let store = Sqlite::open(&settings.data_dir, clock.clone())?;
-    logging::start(&settings.data_dir, settings.text("logLevel"))?;
-    let engine = Engine::new(Arc::new(store), clock, settings.limits.clone(), settings.project.clone());
+    let opened = open(&settings, &arguments.command, &clock)?;
+    logging::start(opened.root(&settings), settings.text("logLevel"))?;
+    let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
+    if let Some((_, why)) = &opened.volatile {
+        tracing::error!(why, "the data directory cannot be used; nothing is kept beyond the end of this process");
+        cli::warn(&[format!("nothing is kept beyond the end of this process: {why}")]);
+        engine = engine.volatile(why);
+    }
     let done = cli::run(arguments.command, &engine, &settings, arguments.json).await;
     if let Err(error) = &done {
         let code = error.downcast_ref::<waystone_core::Error>().map(waystone_core::Error::code);

@@ -140,7 +140,8 @@ pub struct SavedCheckpoint {
     pub checkpoint_id: CheckpointId,
     /// The session it belongs to.
     pub session_id: SessionId,
-    /// SAVED: on disk. SKIPPED_UNCHANGED: the newest checkpoint holds this context already.
+    /// SAVED: on disk. SKIPPED_UNCHANGED: the newest checkpoint holds this context already. VOLATILE: the data directory cannot
+    /// be used, and the checkpoint is lost when the process ends.
     pub status: SaveStatus,
     /// Size of the checkpoint as stored, compressed.
     pub size_bytes: u64,
@@ -149,7 +150,7 @@ pub struct SavedCheckpoint {
     /// The checkpoint it continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint_id: Option<CheckpointId>,
-    /// What of the request had no effect, and why.
+    /// What of the request had no effect, and why; or that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How to get the context back.
@@ -161,6 +162,7 @@ pub struct SavedCheckpoint {
 pub enum SaveStatus {
     Saved,
     SkippedUnchanged,
+    Volatile,
 }
 
 /// A call that is useful next.
@@ -240,6 +242,9 @@ pub struct LoadedCheckpoint {
     /// The damaged checkpoints that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<CheckpointId>,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 fn path_or_null(_: &mut SchemaGenerator) -> Schema {
@@ -258,6 +263,7 @@ impl LoadedCheckpoint {
             context,
             degraded: false,
             skipped: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
@@ -325,6 +331,9 @@ impl ListCheckpoints {
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointPage {
     pub checkpoints: Vec<Checkpoint>,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How many match, on all pages.
     pub total: u64,
     /// There are more after this page.

@@ -78,6 +78,9 @@ pub struct DeletedSession {
 #[serde(rename_all = "camelCase")]
 pub struct SessionPage {
     pub sessions: Vec<Session>,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// There are more after this page.
     pub has_more: bool,
     /// Give this as `cursor` to get the next page.

@@ -22,4 +22,7 @@ pub struct Status {
     pub operation_count: u64,
     /// Processes that have the data directory open, this one included.
     pub processes: Vec<u32>,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }

@@ -33,13 +33,14 @@ impl Engine {
             new.force = true;
             added = self.store.add_checkpoint(&scope, new.clone()).await?;
         }
-        Ok(match added {
-            Added::New(checkpoint) => SavedCheckpoint::of(checkpoint, SaveStatus::Saved),
-            Added::Unchanged(head) => SavedCheckpoint {
-                warnings: dropped_by_skip(&new),
-                ..SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged)
-            },
-        })
+        let is_volatile = self.volatile.is_some();
+        let (mut saved, dropped) = match added {
+            Added::New(new) if is_volatile => (SavedCheckpoint::of(new, SaveStatus::Volatile), Vec::new()),
+            Added::New(new) => (SavedCheckpoint::of(new, SaveStatus::Saved), Vec::new()),
+            Added::Unchanged(head) => (SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged), dropped_by_skip(&new)),
+        };
+        saved.warnings = self.warnings().into_iter().chain(dropped).collect();
+        Ok(saved)
     }
 
     /// A skipped save stands on the checkpoint it equals, so that one must be whole.
@@ -127,7 +128,7 @@ impl Engine {
             }
         }?;
         self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
-        Ok(loaded)
+        Ok(LoadedCheckpoint { warnings: self.warnings(), ..loaded })
     }
 
     async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
@@ -193,7 +194,8 @@ impl Engine {
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         check_limit(request.limit)?;
-        self.store.list_checkpoints(scope, &request).await
+        let page = self.store.list_checkpoints(scope, &request).await?;
+        Ok(CheckpointPage { warnings: self.warnings(), ..page })
     }
 }
 

@@ -13,7 +13,8 @@ impl Engine {
 
     pub async fn list_sessions(&self, scope: &Scope, request: ListSessions) -> Result<SessionPage> {
         check_limit(request.limit)?;
-        self.store.list_sessions(scope, &request).await
+        let page = self.store.list_sessions(scope, &request).await?;
+        Ok(SessionPage { warnings: self.warnings(), ..page })
     }
 
     /// Changes name and tags.

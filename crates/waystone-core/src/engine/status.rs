@@ -7,6 +7,7 @@ use crate::store::Scope;
 
 impl Engine {
     pub async fn status(&self, scope: &Scope) -> Result<Status> {
-        self.store.status(scope).await
+        let status = self.store.status(scope).await?;
+        Ok(Status { warnings: self.warnings(), ..status })
     }
 }

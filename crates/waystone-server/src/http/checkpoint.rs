@@ -53,6 +53,7 @@ fn saving(route: Route) -> Route {
         .body::<SaveCheckpoint>()
         .replies::<SavedCheckpoint>(201)
         .replies::<SavedCheckpoint>(200)
+        .replies::<SavedCheckpoint>(202)
         .errors(&[404, 409])
 }
 
@@ -83,6 +84,7 @@ async fn save(
     let status = match saved.status {
         SaveStatus::Saved => StatusCode::CREATED,
         SaveStatus::SkippedUnchanged => StatusCode::OK,
+        SaveStatus::Volatile => StatusCode::ACCEPTED,
     };
     Ok(Json(status, saved))
 }

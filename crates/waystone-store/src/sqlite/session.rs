@@ -120,7 +120,8 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListSessions) -> DbR
             sessions.push(read(row)?);
         }
     }
-    Ok(SessionPage { sessions, has_more, next_cursor: last_seq.filter(|_| has_more).map(cursor::write) })
+    let next_cursor = last_seq.filter(|_| has_more).map(cursor::write);
+    Ok(SessionPage { sessions, has_more, next_cursor, warnings: Vec::new() })
 }
 
 pub(crate) fn update(

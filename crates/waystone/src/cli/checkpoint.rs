@@ -101,6 +101,7 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
                 let done = match saved.status {
                     SaveStatus::Saved => "saved",
                     SaveStatus::SkippedUnchanged => "unchanged, kept",
+                    SaveStatus::Volatile => "held until the process ends:",
                 };
                 let line = format!("{done} {} ({})\n", saved.checkpoint_id, bytes(saved.size_bytes));
                 saved.warnings.iter().fold(line, |text, warning| text + "warning: " + warning + "\n")

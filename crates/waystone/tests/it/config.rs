@@ -63,14 +63,14 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     check("[]", &["a JSON object"]);
     std::fs::remove_file(directory.path().join("config.json")).unwrap();
 
-    let output = show(directory.path(), |command| drop(command.env("WAYSTONE_MAX_CHECKPOINT", "5")));
+    let output = show(directory.path(), |command| _ = command.env("WAYSTONE_MAX_CHECKPOINT", "5"));
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean WAYSTONE_MAX_CHECKPOINTS"));
-    let output = show(directory.path(), |command| drop(command.env("WAYSTONE_PORT", "x")));
+    let output = show(directory.path(), |command| _ = command.env("WAYSTONE_PORT", "x"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("WAYSTONE_PORT: `x` is not a whole number"));
-    let output = show(directory.path(), |command| drop(command.args(["--max-checkpoints", "0"])));
+    let output = show(directory.path(), |command| _ = command.args(["--max-checkpoints", "0"]));
     assert_eq!(output.status.code(), Some(2));
-    let output = show(directory.path(), |command| drop(command.env("WORKRAIL_ENCRYPTION", "enabled")));
+    let output = show(directory.path(), |command| _ = command.env("WORKRAIL_ENCRYPTION", "enabled"));
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("encryption was asked for"),
         "never silently in plain text"

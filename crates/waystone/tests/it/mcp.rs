@@ -176,3 +176,28 @@ fn a_process_ends_when_told_to_before_anyone_has_spoken() {
     child.wait().unwrap();
     drop(ours);
 }
+
+#[test]
+fn an_unusable_data_directory_makes_saves_volatile_and_every_reply_says_so() {
+    let directory = private_dir();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut server = command(&binary("waystone"), &file.join("data"));
+    server.arg("mcp").env("TMPDIR", directory.path());
+    let mut process = McpProcess::start_with(&mut server).unwrap();
+    let saved = process.call(SAVE, json!({ "sessionId": "s", "context": { "n": 1 } })).unwrap().unwrap();
+    assert_eq!(saved["status"], "VOLATILE");
+    let again = process.call(SAVE, json!({ "sessionId": "s", "context": { "n": 1 } })).unwrap().unwrap();
+    let loaded = process.call(LOAD, json!({ "sessionId": "s" })).unwrap().unwrap();
+    let listed = process.call("workflow_checkpoint_list", json!({})).unwrap().unwrap();
+    assert_eq!(loaded["context"], json!({ "n": 1 }));
+    for reply in [saved, again, loaded, listed] {
+        assert!(
+            reply["warnings"][0].as_str().unwrap().contains("nothing is kept beyond the end of this process"),
+            "{reply}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    process.finish().unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "what was held is gone");
+}

@@ -70,7 +70,8 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> 
         (true, None) => count_all(db, scope)?,
         (false, _) => count(db, within, bound)?,
     };
-    Ok(CheckpointPage { checkpoints, total, has_more, next_cursor: last_seq.filter(|_| has_more).map(cursor::write) })
+    let next_cursor = last_seq.filter(|_| has_more).map(cursor::write);
+    Ok(CheckpointPage { checkpoints, total, has_more, next_cursor, warnings: Vec::new() })
 }
 
 fn is_unfiltered(filter: &ListCheckpoints) -> bool {
