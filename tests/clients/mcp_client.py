@@ -6,12 +6,12 @@ Usage: mcp_client.py BINARY
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 
 from mcp import Client, MCPError, StdioServerParameters
+
+from served import served
 
 PROTOCOLS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
 SAVE, LOAD, LIST = "workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"
@@ -131,28 +131,26 @@ TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, unchanged_
          lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
 
 
-@contextlib.contextmanager
-def stdio(binary, env):
-    yield StdioServerParameters(command=binary, args=["mcp"], env=env)
+ENV = {"WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}
 
 
 @contextlib.contextmanager
-def http(binary, env):
-    server = subprocess.Popen([binary, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
-    try:
-        yield server.stdout.readline().split()[-1] + "/mcp"
-    finally:
-        server.terminate()
-        assert server.wait(10) == 0
+def stdio(binary):
+    with tempfile.TemporaryDirectory() as directory:
+        yield StdioServerParameters(command=binary, args=["mcp"], env={"WAYSTONE_DATA_DIR": directory, **ENV})
+
+
+@contextlib.contextmanager
+def http(binary):
+    with served(binary, **ENV) as (url, _):
+        yield f"{url}/mcp"
 
 
 async def run(binary, transport, mode, test):
-    with tempfile.TemporaryDirectory() as directory:
-        env = {"WAYSTONE_DATA_DIR": directory, "WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}
-        with transport(binary, env) as server:
-            async with Client(server, mode=mode, read_timeout_seconds=60) as client:
-                assert client.protocol_version == PROTOCOLS[mode], client.protocol_version
-                await test(client)
+    with transport(binary) as server:
+        async with Client(server, mode=mode, read_timeout_seconds=60) as client:
+            assert client.protocol_version == PROTOCOLS[mode], client.protocol_version
+            await test(client)
 
 
 def main(binary):

@@ -22,7 +22,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let (python, modules) = (python()?, node_modules()?);
     client(&python, "mcp_client.py", &[&binary])?;
     client(&python, "rest_schemathesis.py", &[&binary])?;
-    client(&python, "inspector.py", &[&binary, &modules])
+    client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
+    client(&python, "inspector.py", &[&binary, &modules])?;
+    client(&python, "conformance.py", &[&binary, &modules])
 }
 
 fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()> {

@@ -14,7 +14,8 @@ use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::ServiceExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
@@ -37,6 +38,10 @@ const INSTRUCTIONS: &str = "Waystone keeps your working context safe across rest
 /// Every tool there is.
 fn tools() -> Vec<Tool> {
     checkpoint::tools().into()
+}
+
+fn no_method(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None)
 }
 
 #[derive(Clone)]
@@ -92,6 +97,40 @@ impl ServerHandler for Mcp {
             .with_instructions(INSTRUCTIONS)
     }
 
+    // The SDK would answer these with nothing found; what we do not have, we say so.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(no_method("prompts/list"))
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(no_method("resources/list"))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(no_method("resources/templates/list"))
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(no_method("completion/complete"))
+    }
+
     /// What the SDK could not read as a request it knows: a method of ours with parameters that do not fit, or another method.
     async fn on_custom_request(
         &self,
@@ -108,7 +147,7 @@ impl ServerHandler for Mcp {
             "tools/list" | "ping" => {
                 Err(ErrorData::invalid_params(format!("the parameters of {method} do not fit"), None))
             }
-            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None)),
+            _ => Err(no_method(&method)),
         }
     }
 

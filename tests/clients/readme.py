@@ -1,0 +1,62 @@
+"""Runs the README's curl and waystone examples as written, but for the port and the name of the binary.
+
+Usage: readme.py BINARY README
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from served import served
+
+
+def commands(readme):
+    """Lines of the README's shell blocks, without their comments."""
+    for block in re.findall(r"```bash\n(.*?)```", readme, re.S):
+        for line in block.splitlines():
+            yield line.split("     #")[0].split("              #")[0].strip()
+
+
+def run(line, folder, env):
+    limit = 2 if "/api/events" in line else 60
+    try:
+        done = subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=limit)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return done.stdout
+    except subprocess.TimeoutExpired as stream:
+        return (stream.stdout or b"").decode()
+
+
+def main(binary, readme):
+    binary, readme = os.path.abspath(binary), open(readme).read()
+    passed = 0
+    with served(binary) as (url, env), tempfile.TemporaryDirectory() as folder:
+        os.symlink(binary, os.path.join(folder, "waystone"))
+        env["PATH"] = folder + os.pathsep + env["PATH"]
+        for line in commands(readme):
+            if not line.startswith(("curl", "waystone", "echo")):
+                continue
+            line = line.replace("http://127.0.0.1:3000", url)
+            if "<CHECKPOINT>" in line:
+                listed = json.loads(run("waystone checkpoint list demo --json", folder, env))
+                line = line.replace("<CHECKPOINT>", listed["checkpoints"][0]["checkpointId"])
+            if line.startswith("waystone session delete"):
+                line += " --yes"
+            output = run(line, folder, env)
+            if "/api/events" in line:
+                assert "event: checkpoint.saved" in output, output
+            elif line.startswith("curl"):
+                assert "error" not in json.loads(output), f"{line}: {output}"
+            if "DELETE" in line:
+                # By hand the same session is made again; one that was deleted keeps its id for a while.
+                env["WAYSTONE_DATA_DIR"] = tempfile.mkdtemp(dir=folder)
+            passed += 1
+    assert passed > 10, passed
+    print(f"{passed} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
