@@ -81,7 +81,11 @@ pub struct Idempotency {
 /// What became of a [`NewCheckpoint`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Added {
-    New(Checkpoint),
+    New {
+        checkpoint: Checkpoint,
+        /// How many older ones were archived to make room.
+        pruned: u64,
+    },
     /// The session's newest checkpoint, which holds the same context.
     Unchanged(Checkpoint),
 }

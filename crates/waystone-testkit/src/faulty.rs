@@ -55,7 +55,7 @@ impl Store for FaultyStore {
                 tokio::time::sleep(delay).await;
                 inner.add_checkpoint(&scope, later).await
             });
-            return Ok(Added::New(unsaved(new)));
+            return Ok(Added::New { checkpoint: unsaved(new), pruned: 0 });
         }
         let added = self.inner.add_checkpoint(scope, new).await?;
         self.step()?;

@@ -33,13 +33,14 @@ impl Engine {
             new.force = true;
             added = self.store.add_checkpoint(&scope, new.clone()).await?;
         }
-        let is_volatile = self.volatile.is_some();
-        let (mut saved, dropped) = match added {
-            Added::New(new) if is_volatile => (SavedCheckpoint::of(new, SaveStatus::Volatile), Vec::new()),
-            Added::New(new) => (SavedCheckpoint::of(new, SaveStatus::Saved), Vec::new()),
+        let (mut saved, warnings) = match added {
+            Added::New { checkpoint, pruned } => {
+                let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
+                (SavedCheckpoint::of(checkpoint, status), archived_for_room(pruned, new.checkpoints_max))
+            }
             Added::Unchanged(head) => (SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged), dropped_by_skip(&new)),
         };
-        saved.warnings = self.warnings().into_iter().chain(dropped).collect();
+        saved.warnings = self.warnings().into_iter().chain(warnings).collect();
         Ok(saved)
     }
 
@@ -213,6 +214,13 @@ impl SavedCheckpoint {
             next: NextCall { tool: "workflow_checkpoint_load", arguments },
         }
     }
+}
+
+fn archived_for_room(pruned: u64, max: u64) -> Vec<String> {
+    let older =
+        if pruned == 1 { "1 older checkpoint was".to_owned() } else { format!("{pruned} older checkpoints were") };
+    let warn = || format!("{older} archived, since a session keeps {max}; a name or tag keeps a checkpoint from it");
+    (pruned > 0).then(warn).into_iter().collect()
 }
 
 /// What a request asked for besides its context, and did not get because nothing was saved.

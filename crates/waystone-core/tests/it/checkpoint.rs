@@ -269,6 +269,7 @@ async fn a_session_of_one_checkpoint_can_be_saved_to() {
     let first = h.save("s", json!({ "n": 1 })).await.checkpoint_id;
     let second = h.save("s", json!({ "n": 2 })).await;
     assert_eq!(h.list(json!({ "sessionId": "s" })).await, [second.checkpoint_id.to_string()]);
+    assert!(second.warnings[0].starts_with("1 older checkpoint was archived"), "{:?}", second.warnings);
     assert_eq!(second.parent_checkpoint_id, Some(first));
     h.check_invariants().await;
 }

@@ -44,6 +44,14 @@ async fn check(seed: u64, seeds: &[&str], request: impl Fn(Vec<u8>) -> Option<Re
     }
     assert!(good > 0 && good < INPUTS, "{good} of {INPUTS} were good");
     client.harness.check_invariants().await;
+    assert!(peak_memory_mb() < 256, "{} MB", peak_memory_mb());
+}
+
+/// The most memory that this process, and so this test, has had.
+fn peak_memory_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
 fn get(path: &str) -> Option<Request<Body>> {

@@ -149,3 +149,35 @@ fn nearest<'a>(name: &str, known: &[&'a str]) -> &'a str {
         |candidate: &&&str| (strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase()) * 1e6) as u64;
     known.iter().max_by_key(likeness).copied().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use waystone_testkit::contexts::Random;
+
+    use super::*;
+
+    #[test]
+    fn a_spoilt_file_is_taken_whole_or_refused() {
+        let directory = waystone_testkit::harness::private_dir();
+        let path = directory.path().join("config.json");
+        let good = r#"{"maxCheckpoints":7,"port":4000,"allowedOrigins":["https://a.example"],"logLevel":"warn"}"#;
+        let mut random = Random::new(3);
+        let mut taken = 0;
+        for _ in 0..10_000 {
+            let mut bytes = good.as_bytes().to_vec();
+            for _ in 0..=random.below(2) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.below(128) as u8;
+            }
+            std::fs::write(&path, bytes).unwrap();
+            let mut merged = Merged::defaults();
+            taken += usize::from(merged.add_file(&path).is_ok());
+            let sound = SETTINGS.iter().all(|setting| {
+                let value = &merged.values[setting.key];
+                value.is_null() || check(setting, value).is_ok()
+            });
+            assert!(sound, "{:?}", merged.values);
+        }
+        assert!((1..10_000).contains(&taken), "{taken}");
+    }
+}

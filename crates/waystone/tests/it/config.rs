@@ -91,7 +91,7 @@ fn spoilt_files_are_refused_and_do_no_harm() {
     let directory = private_dir();
     let mut random = Random::new(9);
     let good = r#"{"maxCheckpoints":7,"port":4000,"allowedOrigins":["https://a.example"],"logLevel":"warn"}"#;
-    for _ in 0..150 {
+    for _ in 0..50 {
         let mut bytes = good.as_bytes().to_vec();
         for _ in 0..=random.below(3) {
             let at = random.below(bytes.len() as u64) as usize;

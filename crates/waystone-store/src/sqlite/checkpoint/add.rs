@@ -1,0 +1,234 @@
+//! Adding a checkpoint: every test and every row, in one transaction.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+use waystone_core::Error;
+use waystone_core::api::Checkpoint;
+use waystone_core::store::{Added, NewCheckpoint, Scope};
+
+use super::retry::{remember, replay};
+use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
+use crate::sqlite::error::{DbError, DbResult};
+use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::session::{self, SessionRow};
+
+const GROUP_CHECKPOINTS_MAX: u64 = 32;
+const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Adds `new` to its session. The tests come in this order: retry, project, head, unchanged, parent, quota.
+pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Added> {
+    if let Some(first) = replay(db, scope, new)? {
+        return Ok(first);
+    }
+    let session = session::find_row(db, scope, &new.session)?;
+    if let Some(session) = &session {
+        check_session(session, new)?;
+    }
+    let head = session.as_ref().and_then(|session| session.head).map(|key| find_by_key(db, key)).transpose()?;
+    check_head(head.as_ref(), new)?;
+    if let Some(head) = head
+        && !new.force
+        && head.context_hash == new.context_hash.to_string()
+    {
+        remember(db, scope, new, &head.checkpoint_id, None)?;
+        return Ok(Added::Unchanged(head));
+    }
+    let session = session.map_or_else(|| session::add(db, scope, new), Ok)?;
+    let parent = match &new.parent {
+        Some(parent) => Some(find_key_in(db, scope, session.key, parent)?),
+        None => session.head,
+    };
+    check_quota(db, scope, &session, new)?;
+    let key = insert(db, scope, &session, parent, new)?;
+    let pruned = prune(db, scope, &session, key, new)?;
+    remember(db, scope, new, &new.id, Some(pruned))?;
+    Ok(Added::New { checkpoint: find_by_key(db, key)?, pruned })
+}
+
+fn check_session(session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
+    let conflict = |message: String, details: Value| {
+        let hint = "save into a session of your own";
+        Err(DbError::from(Error::Conflict { message, details, hint }))
+    };
+    if session.is_archived {
+        return conflict(
+            format!("session `{}` was deleted; save under another session id", new.session),
+            json!({ "sessionId": new.session }),
+        );
+    }
+    if new.project_named && session.project != new.project.as_str() {
+        return conflict(
+            format!("session `{}` belongs to project `{}`, not `{}`", new.session, session.project, new.project),
+            json!({ "projectId": session.project }),
+        );
+    }
+    Ok(())
+}
+
+fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
+    let Some(expected) = &new.expected_head else { return Ok(()) };
+    let actual = head.map(|head| &head.checkpoint_id);
+    if actual == Some(expected) {
+        return Ok(());
+    }
+    let message = match actual {
+        Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
+        None => format!("session `{}` has no checkpoint, so `{expected}` is not its newest", new.session),
+    };
+    let details = json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected });
+    let hint = "load the newest checkpoint, reconcile, and save again";
+    Err(Error::Conflict { message, details, hint }.into())
+}
+
+fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
+    let size = new.packed.bytes.len() as u64;
+    let total: u64 = db
+        .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
+        .query_row(params![scope.space], |row| row.get(0))?;
+    let exceeded = |message: String, setting| Err(Error::QuotaExceeded { message, setting }.into());
+    if session.size_bytes + size > new.session_bytes_max {
+        let (used, max) = (session.size_bytes, new.session_bytes_max);
+        return exceeded(
+            format!("the session has {used} bytes, {size} more would exceed {max} (WAYSTONE_MAX_SESSION_BYTES)"),
+            "MAX_SESSION_BYTES",
+        );
+    }
+    if total + size > new.total_bytes_max {
+        let max = new.total_bytes_max;
+        return exceeded(
+            format!("the store has {total} bytes, {size} more would exceed {max} (WAYSTONE_MAX_TOTAL_BYTES)"),
+            "MAX_TOTAL_BYTES",
+        );
+    }
+    Ok(())
+}
+
+/// Archives the oldest checkpoints that have no name, tag or branch, until there are no more than allowed.
+fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new: &NewCheckpoint) -> DbResult<u64> {
+    let excess = (session.checkpoint_count + 1).saturating_sub(new.checkpoints_max);
+    if excess == 0 {
+        return Ok(0);
+    }
+    let prunable: Vec<(i64, String)> = db
+        .prepare_cached(
+            "SELECT key, id FROM checkpoint AS c
+             WHERE session = ?1 AND archived_at_ms IS NULL AND spared = 0 AND key <> ?2
+                 AND (SELECT count(*) FROM (SELECT 1 FROM checkpoint WHERE parent = c.key LIMIT 2)) < 2
+             ORDER BY seq LIMIT ?3",
+        )?
+        .query_map(params![session.key, newest, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    if (prunable.len() as u64) < excess {
+        let message = format!(
+            "the session has {} checkpoints, {} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches",
+            session.checkpoint_count, new.checkpoints_max
+        );
+        return Err(Error::QuotaExceeded { message, setting: "MAX_CHECKPOINTS" }.into());
+    }
+    let ids: Vec<&str> = prunable.iter().map(|(_, id)| id.as_str()).collect();
+    let subject = ids.iter().map(|id| handle("checkpoint", id)).chain([handle("session", new.session.as_str())]);
+    let seq = append_and_publish(
+        db,
+        scope,
+        &Operation {
+            at: new.at,
+            kind: "checkpoint.pruned",
+            project: &session.project,
+            subject: subject.collect(),
+            payload: json!({ "sessionId": new.session, "projectId": session.project, "checkpointIds": ids }),
+        },
+    )?;
+    for (key, _) in &prunable {
+        mark_archived(db, *key, new.at, seq, "pruned")?;
+    }
+    add_to_counts(db, scope, session.key, -i64::try_from(prunable.len()).unwrap_or(i64::MAX), 0)?;
+    Ok(excess)
+}
+
+fn insert(
+    db: &Connection,
+    scope: &Scope,
+    session: &SessionRow,
+    parent: Option<i64>,
+    new: &NewCheckpoint,
+) -> DbResult<i64> {
+    let operation_seq = append_and_publish(
+        db,
+        scope,
+        &Operation {
+            at: new.at,
+            kind: "checkpoint.saved",
+            project: &session.project,
+            subject: vec![handle("checkpoint", new.id.as_str()), handle("session", new.session.as_str())],
+            payload: json!({
+                "checkpointId": new.id,
+                "sessionId": new.session,
+                "projectId": session.project,
+                "sizeBytes": new.packed.bytes.len(),
+            }),
+        },
+    )?;
+    let group = open_group(db, scope, session.key, new, operation_seq)?;
+    let seq = next_row_seq(db, scope)?;
+    let tags: Vec<&str> = new.metadata.tags().collect();
+    db.prepare_cached(
+        "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
+                                 size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+    )?
+    .execute(params![
+        scope.space,
+        session.key,
+        new.id.as_str(),
+        seq,
+        parent,
+        group,
+        new.context_hash.0,
+        new.packed.raw_hash.0,
+        new.packed.raw_bytes,
+        new.packed.bytes.len(),
+        new.at.ms(),
+        new.agent.as_ref().map(|id| id.as_str()),
+        new.workflow.as_ref().map(|id| id.as_str()),
+        new.metadata.name().is_some() || !tags.is_empty(),
+        new.metadata.name(),
+        json!(tags).to_string(),
+        json!(new.metadata).to_string(),
+    ])?;
+    let key = db.last_insert_rowid();
+    db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
+        .execute(params![key, new.packed.bytes])?;
+    db.prepare_cached(
+        "UPDATE session SET head = ?2, accessed_seq = ?3, last_accessed_at_ms = max(last_accessed_at_ms, ?4)
+         WHERE key = ?1",
+    )?
+    .execute(params![session.key, key, seq, new.at.ms()])?;
+    add_to_counts(db, scope, session.key, 1, new.packed.bytes.len())?;
+    Ok(key)
+}
+
+/// The session's newest group, or a fresh one when that is full.
+fn open_group(db: &Connection, scope: &Scope, session: i64, new: &NewCheckpoint, changed_seq: i64) -> DbResult<i64> {
+    let newest: Option<i64> = db
+        .prepare_cached(
+            "SELECT key FROM checkpoint_group
+             WHERE key = (SELECT max(key) FROM checkpoint_group WHERE session = ?1)
+                 AND checkpoint_count < ?2 AND raw_bytes < ?3",
+        )?
+        .query_row(params![session, GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX], |row| row.get(0))
+        .optional()?;
+    if let Some(key) = newest {
+        db.prepare_cached(
+            "UPDATE checkpoint_group
+             SET checkpoint_count = checkpoint_count + 1, raw_bytes = raw_bytes + ?2, changed_seq = ?3 WHERE key = ?1",
+        )?
+        .execute(params![key, new.packed.raw_bytes, changed_seq])?;
+        return Ok(key);
+    }
+    db.prepare_cached(
+        "INSERT INTO checkpoint_group (space, session, id, checkpoint_count, raw_bytes, changed_seq, mirrored_seq)
+         VALUES (?1, ?2, ?3, 1, ?4, ?5, 0)",
+    )?
+    .execute(params![scope.space, session, new.id.as_str(), new.packed.raw_bytes, changed_seq])?;
+    Ok(db.last_insert_rowid())
+}
