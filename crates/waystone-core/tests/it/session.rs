@@ -42,6 +42,19 @@ async fn a_load_counts_as_use_and_is_recorded() {
 }
 
 #[tokio::test]
+async fn a_save_that_changed_nothing_counts_as_use_too() {
+    let mut h = Harness::new();
+    h.save("a", json!({ "n": 1 })).await;
+    h.save("b", json!({ "n": 1 })).await;
+    h.clock.advance_ms(60_000);
+    h.save("a", json!({ "n": 1 })).await;
+    h.restart().await;
+    let page = h.engine.list_sessions(&h.scope, ListSessions { limit: 1, ..Default::default() }).await.unwrap();
+    assert_eq!(page.sessions[0].id.as_str(), "a");
+    h.check_invariants().await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_not_there_is_named() {
     let h = Harness::new();
     let id = "nope".parse().unwrap();

@@ -221,7 +221,7 @@ impl Thread {
     }
 
     fn run_batch(&mut self, first: Option<Request>, answers: &mut Vec<Answer>) -> Result<()> {
-        let started = Instant::now();
+        let (started, is_for_notes, changes) = (Instant::now(), first.is_none(), self.db.total_changes());
         let mut next = first;
         while let Some(request) = next.take() {
             if request.turn.leave_for(Turn::BEGUN) {
@@ -231,7 +231,10 @@ impl Thread {
                 next = self.next_waiting();
             }
         }
-        self.write_notes();
+        // A commit that changes nothing costs no sync; notes that can wait do not make it cost one.
+        if is_for_notes || self.db.total_changes() != changes {
+            self.write_notes();
+        }
         self.execute("COMMIT")
     }
 
