@@ -97,6 +97,11 @@ impl Error {
             Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
                 ("STORAGE_UNAVAILABLE", 503, "nothing was changed; free disk space and try again")
             }
+            Self::StorageUnavailable { reason: Unavailable::Damaged, .. } => (
+                "STORAGE_UNAVAILABLE",
+                503,
+                "the database is damaged; copy the data directory away before anything else is done, then bring back a good copy",
+            ),
             Self::StorageUnavailable { .. } => {
                 ("STORAGE_UNAVAILABLE", 503, "nothing was changed; see the log file in the data directory")
             }

@@ -24,6 +24,11 @@ pub fn pack(text: &[u8]) -> std::io::Result<Packed> {
 
 impl Packed {
     pub fn unpack(&self) -> Result<Vec<u8>, Damaged> {
+        // A damaged length must not decide how much memory is taken.
+        let stated = zstd::zstd_safe::get_frame_content_size(&self.bytes).ok().flatten();
+        if stated != Some(self.raw_bytes as u64) {
+            return Err(Damaged("its frame does not have the length it was saved with".to_owned()));
+        }
         let text = zstd::bulk::decompress(&self.bytes, self.raw_bytes)
             .map_err(|error| Damaged(format!("its frame does not decode: {error}")))?;
         if text.len() != self.raw_bytes || Hash::of(&text) != self.raw_hash {
@@ -42,6 +47,14 @@ mod tests {
         for text in ["{}", "", &"abc".repeat(100_000)] {
             let packed = pack(text.as_bytes()).unwrap();
             assert_eq!(packed.unpack().unwrap(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_damaged_length_is_noticed_before_memory_is_taken() {
+        for raw_bytes in [0, 1, usize::MAX / 4, usize::MAX] {
+            let packed = Packed { raw_bytes, ..pack(b"{\"n\":1}").unwrap() };
+            assert!(packed.unpack().is_err());
         }
     }
 
