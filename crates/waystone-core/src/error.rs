@@ -83,7 +83,7 @@ impl Error {
             Self::QuotaExceeded { .. } => (
                 "STORAGE_QUOTA_EXCEEDED",
                 413,
-                "delete what is no longer needed, or raise the limit that the message names",
+                "raise the limit that the message names; what was deleted still counts until it is removed",
             ),
             Self::Forbidden(_) => {
                 ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")

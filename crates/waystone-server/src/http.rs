@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
@@ -44,6 +44,15 @@ pub fn operations() -> Vec<(axum::http::Method, &'static str, &'static str)> {
     routes().into_iter().map(|route| (route.method, route.path, route.operation)).collect()
 }
 
+/// What a request may put around a context.
+const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+/// Bodies over this size are parsed where they hold up no other request.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(Semaphore::MAX_PERMITS as u32)
+}
+
 /// What handlers share. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
@@ -51,11 +60,24 @@ pub struct Http {
     user: Arc<str>,
     /// Turns true when the server is to end: streams then end too.
     stopping: watch::Receiver<bool>,
+    /// KiB of bodies that may be parsed at once. A parsed body takes many times its size in memory.
+    budget: Arc<Semaphore>,
 }
 
 impl Http {
     pub fn new(engine: Engine, user: &str, stopping: watch::Receiver<bool>) -> Self {
-        Self { engine, user: user.into(), stopping }
+        let budget = Arc::new(Semaphore::new(kib(engine.limits().context_bytes_max + ENVELOPE_BYTES_MAX) as usize));
+        Self { engine, user: user.into(), stopping, budget }
+    }
+
+    /// The most bytes that a request may have.
+    fn body_bytes_max(&self) -> u64 {
+        self.engine.limits().context_bytes_max + ENVELOPE_BYTES_MAX
+    }
+
+    /// Waits for its turn to parse `length` bytes. Held until they are parsed.
+    async fn take_budget(&self, length: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.budget).acquire_many_owned(kib(length as u64)).await.ok()
     }
 
     fn scope(&self) -> Scope {

@@ -64,7 +64,10 @@ pub(crate) fn run_without_store(command: &Command, settings: &Settings, json: bo
     match command {
         Command::Config(command) => config::run(command, settings, &render::Out { json })?,
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut program, "waystone", &mut std::io::stdout())
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut program, "waystone", &mut script);
+            // Whoever reads only its beginning has had enough.
+            let _ = std::io::stdout().write_all(&script);
         }
         Command::Man { directory } => {
             std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -98,12 +101,37 @@ pub(crate) async fn run(command: Command, engine: &Engine, settings: &Settings, 
 /// Prints why a command failed and what to do, to standard error.
 pub(crate) fn report(error: &anyhow::Error, json: bool) {
     let mut stderr = std::io::stderr().lock();
-    if let (true, Some(error)) = (json, error.downcast_ref::<Error>()) {
-        let _ = writeln!(stderr, "{}", serde_json::json!(error.reply()));
+    if json {
+        let reply = error.downcast_ref::<Error>().map(|error| serde_json::json!(error.reply()));
+        let plain = || serde_json::json!({ "error": { "code": "COMMAND_FAILED", "message": format!("{error:#}") } });
+        let _ = writeln!(stderr, "{}", reply.unwrap_or_else(plain));
         return;
     }
     let _ = writeln!(stderr, "error: {}", render::plain(&format!("{error:#}")));
     if let Some(error) = error.downcast_ref::<Error>() {
         let _ = writeln!(stderr, "hint: {}", error.hint());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_every_setting() {
+        let parse = |arguments: &[&str]| Arguments::try_parse_from([&["waystone"], arguments].concat());
+        for command in [&["session", "list"][..], &["checkpoint", "list", "s"], &["mcp"], &["serve"], &["status"]] {
+            for flags in [&["--project", "p"][..], &["--port", "1"], &["--max-checkpoints", "5"], &["--data-dir", "d"]]
+            {
+                assert!(parse(&[command, flags].concat()).is_ok(), "{command:?} {flags:?}");
+                assert!(parse(&[flags, command].concat()).is_ok(), "{flags:?} {command:?}");
+            }
+        }
+        assert!(parse(&["session", "list", "--in", "p", "--project", "q"]).is_ok());
     }
 }

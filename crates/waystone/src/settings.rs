@@ -174,7 +174,7 @@ impl Args for Flags {
                 .value_name(setting.kind.placeholder())
                 .global(true)
                 .help_heading("Settings")
-                .hide_short_help(setting.key != DATA_DIR)
+                .hide_short_help(![DATA_DIR, "host", "port"].contains(&setting.key))
                 .help(format!("{} [env: {}]", setting.about, setting.variable))
                 .action(ArgAction::Set);
             if setting.key == DATA_DIR {
@@ -230,7 +230,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Puts the layers together. `has_place` says that the working directory means something: a server's does not.
     pub(crate) fn load(flags: &Flags, has_place: bool) -> anyhow::Result<Self> {
-        let variables = layer::Variables::read();
+        let variables = layer::Variables::read()?;
         let mut merged = layer::Merged::defaults();
         let environment = variables.settings()?;
         let data_dir =

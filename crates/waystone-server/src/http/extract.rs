@@ -9,16 +9,12 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use waystone_core::{Error, json};
 
-use super::Http;
 use super::reply::HttpError;
+use super::{Http, INLINE_BYTES_MAX};
 use crate::request::request_from;
 
-/// What a request may put around a context.
-const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bodies over this size are parsed on the blocking pool.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The one id in the path.
 pub(super) struct Id<T>(pub(super) T);
@@ -42,9 +38,33 @@ impl<T: DeserializeOwned> FromRequestParts<Http> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &Http) -> Result<Self, HttpError> {
         let query = parts.uri.query().unwrap_or_default();
+        if !is_utf8_when_decoded(query) {
+            return Err(HttpError(Error::InvalidInput("query: it is not UTF-8".to_owned())));
+        }
         let value = serde_html_form::from_str(query);
         value.map(Self).map_err(|error| HttpError(Error::InvalidInput(format!("query: {error}"))))
     }
+}
+
+/// Whether percent-escapes stand for text. The parser would replace what does not.
+fn is_utf8_when_decoded(query: &str) -> bool {
+    let bytes = query.as_bytes();
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let escape =
+            bytes.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match escape.filter(|_| byte == b'%') {
+            Some(escaped) => {
+                decoded.push(escaped);
+                at += 3;
+            }
+            None => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    std::str::from_utf8(&decoded).is_ok()
 }
 
 /// A JSON body.
@@ -55,8 +75,8 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
 
     async fn from_request(request: Request, state: &Http) -> Result<Self, HttpError> {
         check_content_type(request.headers())?;
-        let bytes_max = state.engine.limits().context_bytes_max + ENVELOPE_BYTES_MAX;
-        let body = read_body(request, bytes_max).await?;
+        let body = read_body(request, state.body_bytes_max()).await?;
+        let _turn = state.take_budget(body.len()).await;
         let is_small = body.len() <= INLINE_BYTES_MAX;
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
         let parsed = if is_small { parse() } else { offload(parse).await };

@@ -21,6 +21,10 @@ pub struct Guard {
 }
 
 pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    // A request line may name a host of its own; it must be ours too.
+    if request.uri().authority().is_some_and(|authority| !is_loopback(authority.as_str())) {
+        return HttpError(Error::Forbidden("the request line does not name this machine".to_owned())).into_response();
+    }
     let origin = match guard.admit(request.headers()) {
         Ok(origin) => origin,
         Err(error) => return HttpError(error).into_response(),
@@ -66,10 +70,14 @@ fn foreign_origin() -> Error {
 
 /// Whether an authority is a name of this machine itself, with any port.
 fn is_loopback(authority: &str) -> bool {
-    let name = match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-        None => authority.split_once(':').map_or(authority, |(name, _)| name),
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
+    let is_port = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -78,8 +86,9 @@ fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    let allowed =
-        HeaderValue::from_static("content-type, idempotency-key, last-event-id, mcp-protocol-version, mcp-session-id");
+    let allowed = HeaderValue::from_static(
+        "content-type, idempotency-key, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id",
+    );
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
 }
 
@@ -102,6 +111,11 @@ mod tests {
             "[::2]",
             "0.0.0.0:3000",
             "::1",
+            "[::1]evil.example",
+            "localhost:3000@evil.example",
+            "localhost:abc",
+            "localhost:",
+            "[",
         ] {
             check(host, false);
         }

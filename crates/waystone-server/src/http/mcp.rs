@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -14,16 +15,13 @@ use waystone_core::json;
 
 use super::extract::{check_content_type, read_body};
 use super::reply::Json;
-use super::{Guard, Http};
+use super::{Guard, Http, INLINE_BYTES_MAX};
 use crate::mcp::{Mcp, Refusal};
 
-/// What a request may put around a context.
-const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
-
 pub(super) fn service(http: &Http, guard: &Guard) -> Router {
-    let bytes_max = http.engine.limits().context_bytes_max + ENVELOPE_BYTES_MAX;
     let mut config = StreamableHttpServerConfig::default()
-        .with_max_request_body_bytes(usize::try_from(bytes_max).unwrap_or(usize::MAX))
+        .with_max_request_body_bytes(usize::try_from(http.body_bytes_max()).unwrap_or(usize::MAX))
+        .disable_allowed_hosts()
         .enforce_origin_validation();
     config.legacy_session_mode = false;
     config.json_response = true;
@@ -31,11 +29,11 @@ pub(super) fn service(http: &Http, guard: &Guard) -> Router {
     config.allowed_origins.extend(guard.allowed_origins.iter().cloned());
     let mcp = Mcp::new(http.engine.clone(), &http.user);
     let service = StreamableHttpService::new(move || Ok(mcp.clone()), Arc::new(LocalSessionManager::default()), config);
-    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(bytes_max, bound))
+    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(http.clone(), bound))
 }
 
 /// Reads the body before the SDK does: bounded, drained when it is too long, and not nested beyond what can be parsed.
-async fn bound(State(bytes_max): State<u64>, request: Request, next: Next) -> Response {
+async fn bound(State(http): State<Http>, request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }
@@ -43,10 +41,21 @@ async fn bound(State(bytes_max): State<u64>, request: Request, next: Next) -> Re
         return error.into_response();
     }
     let (parts, body) = request.into_parts();
-    let body = match read_body(Request::from_parts(parts.clone(), body), bytes_max).await {
+    let body = match read_body(Request::from_parts(parts.clone(), body), http.body_bytes_max()).await {
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };
+    let _turn = http.take_budget(body.len()).await;
+    if body.len() <= INLINE_BYTES_MAX {
+        return answer(parts, body, next).await;
+    }
+    // The SDK parses on the thread that asks it to; a large body must not hold up the others.
+    let runtime = tokio::runtime::Handle::current();
+    let answered = tokio::task::spawn_blocking(move || runtime.block_on(answer(parts, body, next)));
+    answered.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+async fn answer(parts: Parts, body: Vec<u8>, next: Next) -> Response {
     match json::check_text(&body) {
         Ok(()) => next.run(Request::from_parts(parts, Body::from(body))).await,
         Err(error) => Refusal::of(&body, error).answer().map_or_else(

@@ -91,6 +91,7 @@ async fn bad_input_gets_its_code() {
 
     assert_error(c.get("/api/checkpoints/a%2Fb").await, 400, "INVALID_INPUT");
     assert_error(c.get("/api/checkpoints/%ff").await, 400, "INVALID_INPUT");
+    assert_error(c.get("/api/checkpoints?query=%ff").await, 400, "INVALID_INPUT");
     assert_error(c.get("/api/checkpoints?limit=0").await, 400, "INVALID_INPUT");
     assert_error(c.get("/api/checkpoints?limit=x").await, 400, "INVALID_INPUT");
     assert_error(c.get("/api/checkpoints?unknown=1").await, 400, "INVALID_INPUT");

@@ -13,7 +13,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, json};
 
-use super::render::{Out, bytes, confirm, fields, short, table, time};
+use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -181,5 +181,5 @@ fn show(loaded: &LoadedCheckpoint) -> String {
     ]);
     let context = json::parse_trusted::<Value>(loaded.context.get().as_bytes());
     let context = context.and_then(|context| serde_json::to_string_pretty(&context));
-    format!("{known}\n{}\n", context.unwrap_or_else(|_| loaded.context.get().to_owned()))
+    format!("{known}\n{}\n", plain_json(&context.unwrap_or_else(|_| loaded.context.get().to_owned())))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Out {
 impl Out {
     /// Prints `reply` as JSON, or else what `text` makes of it.
     pub(crate) fn print<T: Serialize>(&self, reply: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-        let shown = if self.json { serde_json::to_string_pretty(reply)? } else { text(reply) };
+        let shown = if self.json { plain_json(&serde_json::to_string_pretty(reply)?) } else { text(reply) };
         match writeln!(std::io::stdout().lock(), "{}", shown.trim_end()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             done => Ok(done?),
@@ -58,13 +58,30 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> String {
 /// Stored text with its control characters made visible, so that it cannot steer a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if c.is_control() {
+        if steers(c) {
             let _ = write!(shown, "{}", c.escape_unicode());
         } else {
             shown.push(c);
         }
         shown
     })
+}
+
+/// JSON in which such characters, which can stand only inside its texts, are written as escapes: the same JSON still.
+pub(crate) fn plain_json(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        if steers(c) && c != '\n' {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+/// Whether a character would act on a terminal instead of standing in it: controls, and those that turn the writing around.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text that leaves room for the other columns.
@@ -101,7 +118,8 @@ mod tests {
 
     #[test]
     fn control_characters_cannot_reach_a_terminal() {
-        assert_eq!(plain("a\u{1b}[31mb\nc\u{9b}d"), "a\\u{1b}[31mb\\u{a}c\\u{9b}d");
+        assert_eq!(plain("a\u{1b}[31mb\nc\u{9b}d\u{202e}"), "a\\u{1b}[31mb\\u{a}c\\u{9b}d\\u{202e}");
+        assert_eq!(plain_json("{\n\"a\": \"\u{9b}31m\u{7f}\u{202e}é\"}"), "{\n\"a\": \"\\u009b31m\\u007f\\u202eé\"}");
     }
 
     #[test]

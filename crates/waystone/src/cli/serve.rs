@@ -17,9 +17,9 @@ use crate::settings::Settings;
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
-    let version = env!("CARGO_PKG_VERSION");
+    let (version, stopped) = (env!("CARGO_PKG_VERSION"), stop_signal()?);
     tracing::info!(version, project = %settings.project, "serving MCP on standard input and output");
-    let done = Mcp::new(engine.clone(), &settings.user).serve_stdio(stop_signal()).await;
+    let done = Mcp::new(engine.clone(), &settings.user).serve_stdio(stopped).await;
     tracing::info!("stopped");
     done.map_err(anyhow::Error::msg)
 }
@@ -30,7 +30,7 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
     let socket = SocketAddr::new(host, settings.port());
     let listener =
         TcpListener::bind(socket).await.with_context(|| format!("cannot listen on {socket}; choose another --port"))?;
-    let socket = listener.local_addr()?;
+    let (socket, stopped) = (listener.local_addr()?, stop_signal()?);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %socket, "serving HTTP");
     announce(socket)?;
     let (stop, stopping) = watch::channel(false);
@@ -38,7 +38,7 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
     let router = Http::new(engine.clone(), &settings.user, stopping).router(guard);
     let (drained, drain) = watch::channel(false);
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-        stop_signal().await;
+        stopped.await;
         let _ = stop.send(true);
         let _ = drained.send(true);
     });
@@ -72,23 +72,20 @@ fn announce(socket: SocketAddr) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Completes when the process is asked to end.
-async fn stop_signal() {
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminate_signal() => {}
-    }
-}
-
+/// Completes when the process is asked to end. From the call on, being asked no longer ends it at once.
 #[cfg(unix)]
-async fn terminate_signal() {
-    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
-    }
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 #[cfg(not(unix))]
-async fn terminate_signal() {
-    std::future::pending().await
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }

@@ -13,7 +13,7 @@ pub(crate) enum Command {
     /// List sessions, last used first
     List {
         /// Only sessions of this project
-        #[arg(long = "in", value_name = "PROJECT")]
+        #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
         project: Option<ProjectId>,
         /// How many to show, 1 to 1000
         #[arg(long, default_value_t = ListSessions::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]

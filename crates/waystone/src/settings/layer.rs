@@ -1,7 +1,6 @@
 //! The layers that settings come from, and how they are put on top of each other.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
@@ -47,12 +46,20 @@ pub(super) struct Environment {
 }
 
 impl Variables {
-    pub(super) fn read() -> Self {
-        let ours =
-            |name: &str| name.starts_with("WAYSTONE_") || name.starts_with("WORKRAIL_") || name.starts_with("USER");
-        let text =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Self(text.filter(|(name, value)| ours(name) && !value.is_empty()).collect())
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let mut ours = BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            let Ok(name) = name.into_string() else { continue };
+            if !["WAYSTONE_", "WORKRAIL_", "USER"].iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            match value.into_string() {
+                Ok(value) if value.is_empty() => {}
+                Ok(value) => drop(ours.insert(name, value)),
+                Err(_) => bail!("{name} is not text"),
+            }
+        }
+        Ok(Self(ours))
     }
 
     pub(super) fn settings(&self) -> anyhow::Result<Environment> {
@@ -78,10 +85,13 @@ impl Variables {
     /// A word on each variable that looks like ours and is not.
     pub(super) fn unknown(&self) -> Vec<String> {
         let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).chain(["WAYSTONE_ENCRYPTION"]).collect();
+        let later = ["WORKRAIL_CONTEXT_COMPRESSION", "WORKRAIL_CHECKPOINT_AUTO_SAVE"];
+        let later = later.iter().filter(|name| self.0.contains_key(**name));
+        let later = later.map(|name| format!("{name} has no effect in this version"));
         let unknown = self.0.keys().filter(|name| name.starts_with("WAYSTONE_") && !known.contains(&name.as_str()));
-        unknown
-            .map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)))
-            .collect()
+        let unknown =
+            unknown.map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)));
+        unknown.chain(later).collect()
     }
 
     pub(super) fn user(&self) -> String {
@@ -104,8 +114,8 @@ impl Merged {
     pub(super) fn add_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let shown = path.display();
         match path.metadata() {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+            // There is none, or the directory cannot be entered, which is for the store to say.
+            Err(_) => return Ok(()),
             Ok(metadata) => ensure!(metadata.len() <= FILE_BYTES_MAX, "{shown} is too large for a configuration"),
         }
         let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;

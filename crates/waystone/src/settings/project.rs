@@ -8,8 +8,11 @@ use waystone_core::id::ProjectId;
 
 /// `<folder>-<8 hex>` of the git repository around the working directory, else `default`.
 pub(super) fn infer(has_place: bool) -> anyhow::Result<ProjectId> {
+    if !has_place {
+        return "default".parse().map_err(anyhow::Error::msg);
+    }
     let here = std::env::current_dir().context("the working directory cannot be read")?;
-    let root = here.ancestors().filter(|_| has_place).find(|folder| folder.join(".git").exists());
+    let root = here.ancestors().find(|folder| folder.join(".git").exists());
     let id = root.map_or_else(|| "default".to_owned(), project_of);
     id.parse().map_err(anyhow::Error::msg)
 }

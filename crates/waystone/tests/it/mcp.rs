@@ -173,7 +173,7 @@ fn a_process_ends_when_told_to_before_anyone_has_spoken() {
         std::thread::yield_now();
     }
     kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
-    child.wait().unwrap();
+    assert!(child.wait().unwrap().success());
     drop(ours);
 }
 
