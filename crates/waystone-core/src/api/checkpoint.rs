@@ -276,6 +276,9 @@ pub struct DeletedCheckpoint {
     pub session_id: SessionId,
     /// Until then it is kept, and loads by its id.
     pub kept_until: Timestamp,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Lists checkpoints without their contexts, newest first: to find one to resume from. Filters narrow it down together.

@@ -23,6 +23,9 @@ pub struct Session {
     /// Size of all its checkpoints as stored.
     pub total_size_bytes: u64,
     pub checkpoint_count: u64,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Lists sessions, last used first.
@@ -71,6 +74,9 @@ pub struct DeletedSession {
     pub checkpoint_count: u64,
     /// Until then it is kept.
     pub kept_until: Timestamp,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// One page of a list of sessions.

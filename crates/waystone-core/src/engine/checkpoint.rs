@@ -190,6 +190,7 @@ impl Engine {
             checkpoint_id: deleted.checkpoint_id,
             session_id: deleted.session_id,
             kept_until: self.kept_until(now),
+            warnings: self.warnings(),
         })
     }
 

@@ -8,7 +8,8 @@ use crate::store::Scope;
 
 impl Engine {
     pub async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
-        self.store.find_session(scope, id).await
+        let session = self.store.find_session(scope, id).await?;
+        Ok(Session { warnings: self.warnings(), ..session })
     }
 
     pub async fn list_sessions(&self, scope: &Scope, request: ListSessions) -> Result<SessionPage> {
@@ -28,7 +29,8 @@ impl Engine {
                 "tags must be at most {TAGS_MAX} texts of 1 to {TEXT_MAX} characters"
             )));
         }
-        self.store.update_session(scope, id, &request, self.clock.now()).await
+        let session = self.store.update_session(scope, id, &request, self.clock.now()).await?;
+        Ok(Session { warnings: self.warnings(), ..session })
     }
 
     /// Hides a session with all its checkpoints; it is kept for a while.
@@ -39,6 +41,7 @@ impl Engine {
             session_id: deleted.id,
             checkpoint_count: deleted.checkpoint_count,
             kept_until: self.kept_until(now),
+            warnings: self.warnings(),
         })
     }
 }

@@ -102,3 +102,30 @@ async fn bad_input_gets_its_code() {
     assert_error(c.call("PUT", "/api/sessions", None).await, 405, "METHOD_NOT_ALLOWED");
     assert_eq!(c.harness.list(json!({ "limit": 10 })).await.len(), 0);
 }
+
+#[tokio::test]
+async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
+    let mut c = Client::new();
+    let engine = c.harness.engine.clone().volatile("the disk is gone");
+    let (_stop, stopping) = tokio::sync::watch::channel(false);
+    c.router = waystone_server::http::Http::new(engine, "tester", stopping).router(Guard::default());
+    let (status, saved) = c.call("POST", "/api/checkpoints", Some(json!({ "sessionId": "s", "context": {} }))).await;
+    assert_eq!((status.as_u16(), &saved["status"]), (202, &json!("VOLATILE")));
+    let id = format!("/api/checkpoints/{}", saved["checkpointId"].as_str().unwrap());
+    let calls = [
+        ("GET", "/api/status", None),
+        ("GET", "/api/checkpoints", None),
+        ("GET", id.as_str(), None),
+        ("GET", "/api/sessions", None),
+        ("GET", "/api/sessions/s", None),
+        ("GET", "/api/sessions/s/latest", None),
+        ("PATCH", "/api/sessions/s", Some(json!({ "name": "n" }))),
+        ("DELETE", id.as_str(), None),
+        ("DELETE", "/api/sessions/s", None),
+    ];
+    for (method, path, body) in calls {
+        let (status, reply) = c.call(method, path, body).await;
+        assert_eq!(status.as_u16(), 200, "{method} {path}");
+        assert!(reply["warnings"][0].as_str().unwrap().contains("the disk is gone"), "{method} {path}: {reply}");
+    }
+}

@@ -91,6 +91,7 @@ fn read(row: &Row<'_>) -> DbResult<Session> {
         workflow_id: workflow.map(|id| id.parse()).transpose().map_err(|error| unreadable("a workflow id", error))?,
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,
+        warnings: Vec::new(),
     })
 }
 
