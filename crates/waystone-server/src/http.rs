@@ -7,12 +7,12 @@ mod docs;
 mod event;
 mod extract;
 mod guard;
-mod health;
 mod mcp;
 mod openapi;
 mod reply;
 mod route;
 mod session;
+mod status;
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(session::routes());
     routes.extend(checkpoint::routes());
     routes.extend(event::routes());
-    routes.extend(health::routes());
+    routes.extend(status::routes());
     routes.extend(openapi::routes());
     routes.extend(docs::routes());
     routes

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/api/status`
+//! `/api/status`, `/healthz` and `/readyz`
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
