@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result, Unavailable};
 use crate::id::ProjectId;
+use crate::recent::Recent;
 use crate::store::SharedStore;
 
 /// How long what was deleted is kept before it is removed.
@@ -49,6 +50,7 @@ pub struct Engine {
     store: SharedStore,
     clock: Arc<dyn Clock>,
     limits: Arc<Limits>,
+    recent: Arc<Recent>,
     /// The project of a request that names none.
     project: ProjectId,
     /// Why nothing is kept beyond the end of the process, if so.
@@ -57,7 +59,7 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(store: SharedStore, clock: Arc<dyn Clock>, limits: Limits, project: ProjectId) -> Self {
-        Self { store, clock, limits: Arc::new(limits), project, volatile: None }
+        Self { store, clock, limits: Arc::new(limits), recent: Arc::default(), project, volatile: None }
     }
 
     /// The same engine on a store that ends with the process: what it saves it calls volatile, and every reply says `why`.
@@ -85,7 +87,17 @@ impl Engine {
     }
 }
 
-/// Runs work that may take over a millisecond where it holds up no other request.
+/// Text up to this size is worked on at once: it takes less than a millisecond.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// Runs work that may take over a millisecond where it holds up no other request; what `is_small` runs at once.
+async fn offload_unless<T: Send + 'static>(
+    is_small: bool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if is_small { work() } else { offload(work).await }
+}
+
 async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
         Err(Error::StorageUnavailable {

@@ -44,6 +44,32 @@ fn read<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> 
     Ok(value)
 }
 
+/// Whether `map` has surely no more than `bytes` bytes as text, or little more. Does not look further than that.
+pub(crate) fn is_within(map: &Map<String, Value>, bytes: usize) -> bool {
+    fn spend(value: &Value, left: &mut usize) -> bool {
+        let cost = match value {
+            Value::String(text) => text.len() + 3,
+            _ => 8,
+        };
+        if cost > *left {
+            return false;
+        }
+        *left -= cost;
+        match value {
+            Value::Array(items) => items.iter().all(|item| spend(item, left)),
+            Value::Object(map) => spend_all(map, left),
+            _ => true,
+        }
+    }
+    fn spend_all(map: &Map<String, Value>, left: &mut usize) -> bool {
+        map.iter().all(|(key, value)| {
+            *left = left.saturating_sub(key.len() + 4);
+            spend(value, left)
+        })
+    }
+    spend_all(map, &mut bytes.clone())
+}
+
 pub(crate) const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 pub(crate) const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
 

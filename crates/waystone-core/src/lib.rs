@@ -12,6 +12,7 @@ pub mod error;
 pub mod id;
 pub mod json;
 pub mod pack;
+mod recent;
 pub mod store;
 
 pub use engine::{Engine, Limits};

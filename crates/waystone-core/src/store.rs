@@ -51,7 +51,8 @@ pub struct NewCheckpoint {
     pub metadata: Metadata,
     pub context_hash: Hash,
     pub correlation: Hash,
-    pub packed: Arc<Packed>,
+    /// Its bytes; `None` when the caller believes that nothing changed.
+    pub packed: Option<Arc<Packed>>,
     /// Add it even if the newest checkpoint holds the same context.
     pub force: bool,
     pub expected_head: Option<CheckpointId>,
@@ -88,6 +89,9 @@ pub enum Added {
     },
     /// The session's newest checkpoint, which holds the same context.
     Unchanged(Checkpoint),
+    /// Nothing was added: it is a change, but there are no bytes, or they are a delta against a checkpoint that is not in the
+    /// group it would join.
+    BytesWanted,
 }
 
 /// Which checkpoint to load.
@@ -105,7 +109,8 @@ pub enum Wanted {
 #[derive(Debug, Clone)]
 pub struct StoredCheckpoint {
     pub checkpoint: Checkpoint,
-    pub packed: Packed,
+    /// What leads to its text, its own bytes last.
+    pub chain: Vec<Packed>,
 }
 
 /// Everything that must be found again, bytes included.
@@ -118,8 +123,14 @@ pub trait Store: Send + Sync {
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;
 
-    /// The checkpoint with its bytes; `None` when there is none before the wanted one.
-    async fn find_checkpoint(&self, scope: &Scope, wanted: &Wanted) -> Result<Option<StoredCheckpoint>>;
+    /// The checkpoint with its bytes; `None` when there is none before the wanted one. Of `known` the caller has the text: its
+    /// bytes and what leads to them are left out.
+    async fn find_checkpoint(
+        &self,
+        scope: &Scope,
+        wanted: &Wanted,
+        known: Option<&CheckpointId>,
+    ) -> Result<Option<StoredCheckpoint>>;
 
     /// Takes note that `id` was loaded. The record is written with a later commit, at the latest when the store closes:
     /// a load must not wait for the disk.

@@ -78,9 +78,14 @@ impl Store for Sqlite {
         Ok(added)
     }
 
-    async fn find_checkpoint(&self, scope: &Scope, wanted: &Wanted) -> Result<Option<StoredCheckpoint>> {
-        let (scope, wanted) = (scope.clone(), wanted.clone());
-        self.readers.read(move |db| checkpoint::find(db, &scope, &wanted)).await
+    async fn find_checkpoint(
+        &self,
+        scope: &Scope,
+        wanted: &Wanted,
+        known: Option<&CheckpointId>,
+    ) -> Result<Option<StoredCheckpoint>> {
+        let (scope, wanted, known) = (scope.clone(), wanted.clone(), known.cloned());
+        self.readers.read(move |db| checkpoint::find(db, &scope, &wanted, known.as_ref())).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use waystone_core::canon::Hash;
 
 /// Queries that find nothing in a sound database. Each row found is a problem.
-const PROBLEMS: [(&str, &str); 9] = [
+const PROBLEMS: [(&str, &str); 10] = [
     ("SQLite", "SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     ("a reference", "SELECT \"table\", rowid FROM pragma_foreign_key_check"),
     (
@@ -42,6 +42,11 @@ const PROBLEMS: [(&str, &str); 9] = [
         "checkpoint_bytes",
         "SELECT id FROM checkpoint AS c LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key
          WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes",
+    ),
+    (
+        "checkpoint.base",
+        "SELECT c.id FROM checkpoint AS c JOIN checkpoint AS b ON b.key = c.base
+         WHERE b.group_key IS NOT c.group_key OR b.seq >= c.seq",
     ),
     ("checkpoint.seq", "SELECT seq FROM checkpoint GROUP BY space, seq HAVING count(*) > 1"),
 ];

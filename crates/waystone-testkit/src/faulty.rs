@@ -62,9 +62,14 @@ impl Store for FaultyStore {
         Ok(added)
     }
 
-    async fn find_checkpoint(&self, scope: &Scope, wanted: &Wanted) -> Result<Option<StoredCheckpoint>> {
+    async fn find_checkpoint(
+        &self,
+        scope: &Scope,
+        wanted: &Wanted,
+        known: Option<&CheckpointId>,
+    ) -> Result<Option<StoredCheckpoint>> {
         self.step()?;
-        self.inner.find_checkpoint(scope, wanted).await
+        self.inner.find_checkpoint(scope, wanted, known).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
@@ -139,12 +144,12 @@ fn unsaved(new: NewCheckpoint) -> Checkpoint {
         session_id: new.session,
         project_id: new.project,
         created_at: new.at,
-        size_bytes: new.packed.bytes.len() as u64,
+        size_bytes: new.packed.map_or(0, |packed| packed.bytes.len() as u64),
         metadata: new.metadata,
         agent_id: new.agent,
         workflow_id: new.workflow,
         parent_checkpoint_id: new.parent,
-        context_hash: new.context_hash.to_string(),
+        context_hash: new.context_hash,
         archived: false,
     }
 }

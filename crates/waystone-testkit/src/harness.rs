@@ -46,6 +46,11 @@ impl Harness {
         self.engine = open(self.directory.path(), &self.clock, &self.limits, steps);
     }
 
+    /// Another engine on the same directory, as another process would have.
+    pub fn second(&self) -> Engine {
+        open(self.directory.path(), &self.clock, &self.limits, i64::MAX)
+    }
+
     pub async fn restart(&mut self) {
         self.fail_after(i64::MAX).await;
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 
@@ -209,7 +210,9 @@ pub struct Checkpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint_id: Option<CheckpointId>,
     /// SHA-256 of the context's canonical form: equal contexts have equal hashes.
-    pub context_hash: String,
+    #[serde(serialize_with = "as_hex")]
+    #[schemars(with = "String")]
+    pub context_hash: Hash,
     /// It was pruned or deleted, and will be removed when its grace period ends.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
@@ -245,6 +248,10 @@ pub struct LoadedCheckpoint {
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+fn as_hex<S: serde::Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(hash)
 }
 
 fn path_or_null(_: &mut SchemaGenerator) -> Schema {

@@ -1,65 +1,85 @@
 //! Checkpoints: immutable saves of one session's context.
 //!
 //! This file only orders the steps. When two contexts are equal is in [`crate::canon`], how bytes are packed in
-//! [`crate::pack`], what is tested inside the transaction in `waystone-store/src/sqlite/checkpoint.rs`.
+//! [`crate::pack`], what is tested inside the transaction in `waystone-store/src/sqlite/checkpoint/add.rs`. Loading is in
+//! [`load`].
+
+mod load;
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Engine, check_limit, offload};
+use super::{Engine, INLINE_BYTES_MAX, check_limit, offload_unless};
 use crate::api::{
-    CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, NextCall,
-    SaveCheckpoint, SaveStatus, SavedCheckpoint,
+    CheckpointPage, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
 use crate::error::{Error, Result};
-use crate::id::{CheckpointId, ProjectId, SessionId};
-use crate::json::DEPTH_MAX;
-use crate::pack::{Packed, pack};
-use crate::store::{Added, Idempotency, NewCheckpoint, Scope, StoredCheckpoint, Wanted};
+use crate::id::{CheckpointId, ProjectId};
+use crate::json::{self, DEPTH_MAX};
+use crate::pack::{Packed, pack, pack_delta};
+use crate::recent::Known;
+use crate::store::{Added, Idempotency, NewCheckpoint, Scope};
 
 impl Engine {
     /// Saves `request.context`, unless it equals the session's newest checkpoint.
     pub async fn save_checkpoint(&self, scope: &Scope, request: SaveCheckpoint) -> Result<SavedCheckpoint> {
         let scope = scope.acting_as(request.agent_id.as_ref());
-        let engine = self.clone();
-        let mut new = offload(move || engine.prepare_checkpoint(request)).await?;
-        let mut added = self.store.add_checkpoint(&scope, new.clone()).await?;
-        if let Added::Unchanged(head) = &added
-            && !self.can_be_read(&scope, &head.checkpoint_id).await?
-        {
-            new.force = true;
-            added = self.store.add_checkpoint(&scope, new.clone()).await?;
-        }
+        let known = match &request.session_id {
+            Some(session) => self.newest_known(&scope, session).await?,
+            None => None,
+        };
+        let (engine, base) = (self.clone(), known.clone());
+        let is_small = json::is_within(&request.context, INLINE_BYTES_MAX);
+        let prepare = move || engine.prepare_checkpoint(request, base.as_deref());
+        let (mut new, context) = offload_unless(is_small, prepare).await?;
+        let added = loop {
+            match self.store.add_checkpoint(&scope, new.clone()).await? {
+                Added::BytesWanted => {}
+                Added::Unchanged(head) if !self.is_whole(&scope, &head.checkpoint_id, known.as_deref()).await? => {
+                    new.force = true;
+                }
+                added => break added,
+            }
+            // Bytes that stand alone are always taken.
+            let (engine, text) = (self.clone(), Arc::clone(&context));
+            new.packed = Some(offload_unless(is_small, move || engine.pack_context(text.get(), None)).await?);
+        };
         let (mut saved, warnings) = match added {
             Added::New { checkpoint, pruned } => {
+                let (id, context_hash) = (checkpoint.checkpoint_id.clone(), checkpoint.context_hash);
+                self.recent.keep(scope.space, &checkpoint.session_id, Known { id, context_hash, context });
                 let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
                 (SavedCheckpoint::of(checkpoint, status), archived_for_room(pruned, new.checkpoints_max))
             }
             Added::Unchanged(head) => (SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged), dropped_by_skip(&new)),
+            Added::BytesWanted => unreachable!("the loop goes on with bytes"),
         };
         saved.warnings = self.warnings().into_iter().chain(warnings).collect();
         Ok(saved)
     }
 
-    /// A skipped save stands on the checkpoint it equals, so that one must be whole.
-    async fn can_be_read(&self, scope: &Scope, id: &CheckpointId) -> Result<bool> {
-        let Some(stored) = self.store.find_checkpoint(scope, &Wanted::ById(id.clone())).await? else {
-            return Ok(false);
-        };
-        match unpack(stored).await {
-            Err(Error::CheckpointCorrupt { .. }) => Ok(false),
-            done => done.map(|_| true),
+    /// Everything about a save that needs no other data: checked, hashed, and packed as what differs from `base`.
+    fn prepare_checkpoint(
+        &self,
+        request: SaveCheckpoint,
+        base: Option<&Known>,
+    ) -> Result<(NewCheckpoint, Arc<RawValue>)> {
+        let context =
+            to_raw_value(&request.context).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        let (actual, max) = (context.get().len() as u64, self.limits.context_bytes_max);
+        if actual > max {
+            return Err(Error::PayloadTooLarge { what: "context", actual, max });
         }
-    }
-
-    /// Everything about a save that needs no other data: checked, hashed, packed.
-    fn prepare_checkpoint(&self, request: SaveCheckpoint) -> Result<NewCheckpoint> {
-        let context_hash = hash_object(&request.context)
-            .ok_or_else(|| Error::InvalidInput(format!("context is nested deeper than {DEPTH_MAX} levels")))?;
-        let packed = self.pack_context(&request.context)?;
+        let context_hash = match base.filter(|base| base.context.get() == context.get()) {
+            Some(same) => same.context_hash,
+            None => hash_object(&request.context)
+                .ok_or_else(|| Error::InvalidInput(format!("context is nested deeper than {DEPTH_MAX} levels")))?,
+        };
+        let is_same = base.is_some_and(|base| base.context_hash == context_hash);
+        let packed = if is_same && !request.force { None } else { Some(self.pack_context(context.get(), base)?) };
         let workflow = request.workflow_id.as_ref().map_or("", |id| id.as_str());
         let correlation = Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]);
         let project = request.project_id.clone().unwrap_or_else(|| self.project.clone());
@@ -70,7 +90,7 @@ impl Engine {
             given,
         });
         let metadata = request.metadata.unwrap_or_default();
-        Ok(NewCheckpoint {
+        let new = NewCheckpoint {
             id: self.fresh_id()?,
             session: request.session_id.map_or_else(|| self.fresh_id(), Ok)?,
             project_named: request.project_id.is_some(),
@@ -81,7 +101,7 @@ impl Engine {
             metadata,
             context_hash,
             correlation,
-            packed: Arc::new(packed),
+            packed,
             force: request.force,
             expected_head: request.expected_checkpoint_id,
             parent: request.parent_checkpoint_id,
@@ -89,97 +109,30 @@ impl Engine {
             checkpoints_max: self.limits.checkpoints_max,
             session_bytes_max: self.limits.session_bytes_max,
             total_bytes_max: self.limits.total_bytes_max,
-        })
+        };
+        Ok((new, context.into()))
     }
 
-    fn pack_context(&self, context: &Map<String, Value>) -> Result<Packed> {
-        let text = serde_json::to_vec(context).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
-        let (actual, max) = (text.len() as u64, self.limits.context_bytes_max);
+    fn pack_context(&self, text: &str, base: Option<&Known>) -> Result<Arc<Packed>> {
+        let packed = match base {
+            Some(base) => pack_delta(text.as_bytes(), &base.id, base.text()),
+            None => pack(text.as_bytes()),
+        };
+        let packed = packed.map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        let (actual, max) = (packed.bytes.len() as u64, self.limits.checkpoint_bytes_max);
         if actual > max {
-            return Err(Error::PayloadTooLarge { what: "context", actual, max });
-        }
-        let packed = pack(&text).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
-        if packed.bytes.len() as u64 > self.limits.checkpoint_bytes_max {
             return Err(Error::QuotaExceeded {
                 message: format!(
-                    "the checkpoint has {} bytes compressed, at most {} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)",
-                    packed.bytes.len(),
-                    self.limits.checkpoint_bytes_max
+                    "the checkpoint has {actual} bytes compressed, at most {max} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)"
                 ),
                 setting: "MAX_CHECKPOINT_BYTES",
             });
         }
-        Ok(packed)
+        Ok(Arc::new(packed))
     }
 
     fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
         self.clock.new_id().parse().map_err(Error::InvalidInput)
-    }
-
-    /// The checkpoint that was asked for, or the session's newest one that can be read.
-    pub async fn load_checkpoint(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
-        let loaded = match (request.checkpoint_id, request.session_id) {
-            (Some(id), None) => self.load_by_id(scope, id).await,
-            (None, Some(session)) => self.load_latest(scope, session).await,
-            (Some(_), Some(_)) => {
-                Err(Error::InvalidInput("checkpointId and sessionId are both given; give one of them".to_owned()))
-            }
-            (None, None) => {
-                Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned()))
-            }
-        }?;
-        self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
-        Ok(LoadedCheckpoint { warnings: self.warnings(), ..loaded })
-    }
-
-    async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
-        let stored = self.store.find_checkpoint(scope, &Wanted::ById(id.clone())).await?;
-        let stored = stored.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?;
-        let error = match unpack(stored).await {
-            Err(Error::CheckpointCorrupt { damage, .. }) => damage,
-            done => return done,
-        };
-        let before = self.first_good(scope, id.clone(), Wanted::Before).await?;
-        let nearest = match before {
-            Some(good) => Some(good),
-            None => self.first_good(scope, id.clone(), Wanted::After).await?,
-        };
-        let nearest = nearest.map(|(good, _)| good.checkpoint.checkpoint_id);
-        Err(Error::CheckpointCorrupt { id, damage: error, nearest })
-    }
-
-    async fn load_latest(&self, scope: &Scope, session: SessionId) -> Result<LoadedCheckpoint> {
-        let stored = self.store.find_checkpoint(scope, &Wanted::Latest(session.clone())).await?;
-        let stored = stored.ok_or(Error::SessionNotFound(session))?;
-        let id = stored.checkpoint.checkpoint_id.clone();
-        let damage = match unpack(stored).await {
-            Err(Error::CheckpointCorrupt { damage, .. }) => damage,
-            done => return done,
-        };
-        match self.first_good(scope, id.clone(), Wanted::Before).await? {
-            Some((good, skipped)) => Ok(LoadedCheckpoint { degraded: true, skipped, ..good }),
-            None => Err(Error::CheckpointCorrupt { id, damage, nearest: None }),
-        }
-    }
-
-    /// The first checkpoint from the damaged `id` on, in the direction of `next`, that can be read, and the damaged ones up to it.
-    async fn first_good(
-        &self,
-        scope: &Scope,
-        id: CheckpointId,
-        next: fn(CheckpointId) -> Wanted,
-    ) -> Result<Option<(LoadedCheckpoint, Vec<CheckpointId>)>> {
-        let mut damaged = vec![id.clone()];
-        let mut wanted = next(id);
-        while let Some(stored) = self.store.find_checkpoint(scope, &wanted).await? {
-            let id = stored.checkpoint.checkpoint_id.clone();
-            match unpack(stored).await {
-                Err(Error::CheckpointCorrupt { .. }) => damaged.push(id.clone()),
-                done => return Ok(Some((done?, damaged))),
-            }
-            wanted = next(id);
-        }
-        Ok(None)
     }
 
     /// Hides a checkpoint; it is kept for a while and loads by its id.
@@ -235,21 +188,9 @@ fn dropped_by_skip(new: &NewCheckpoint) -> Vec<String> {
     dropped.into_iter().filter_map(warn).collect()
 }
 
-async fn unpack(stored: StoredCheckpoint) -> Result<LoadedCheckpoint> {
-    offload(move || {
-        let id = &stored.checkpoint.checkpoint_id;
-        let corrupt = |damage: String| Error::CheckpointCorrupt { id: id.clone(), damage, nearest: None };
-        let text = stored.packed.unpack().map_err(|damage| corrupt(damage.to_string()))?;
-        let text = String::from_utf8(text).map_err(|error| corrupt(error.to_string()))?;
-        let context = RawValue::from_string(text).map_err(|error| corrupt(error.to_string()))?;
-        Ok(LoadedCheckpoint::new(stored.checkpoint, context))
-    })
-    .await
-}
-
 /// The hash by which a retry is recognised: the request without its key, with the context by its own hash.
 fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Hash) -> Hash {
-    let rest = json!({
+    let rest = serde_json::json!({
         "sessionId": request.session_id,
         "metadata": request.metadata,
         "force": request.force,

@@ -325,11 +325,12 @@ fn damage(h: &Harness, id: &str) {
 
 #[tokio::test]
 async fn a_damaged_checkpoint_is_named_and_the_newest_good_one_is_offered() {
-    let h = Harness::new();
+    let mut h = Harness::new();
     let mut ids = Vec::new();
     for n in 0..4 {
         ids.push(h.save("s", json!({ "n": n })).await.checkpoint_id);
     }
+    h.restart().await;
     damage(&h, ids[3].as_str());
     damage(&h, ids[2].as_str());
     let error = h.try_load(json!({ "checkpointId": ids[3] })).await.unwrap_err();
@@ -341,18 +342,27 @@ async fn a_damaged_checkpoint_is_named_and_the_newest_good_one_is_offered() {
     assert_eq!((latest.degraded, &latest.skipped), (true, &vec![ids[3].clone(), ids[2].clone()]));
     assert_eq!((latest.checkpoint.checkpoint_id.clone(), context_of(&latest)), (ids[1].clone(), json!({ "n": 1 })));
 
+    // What is saved after a damaged one does not build on it; the rest of a group is a chain, and ends with the group.
+    for n in 4..34 {
+        ids.push(h.save("s", json!({ "n": n })).await.checkpoint_id);
+    }
     damage(&h, ids[0].as_str());
     let error = h.try_load(json!({ "checkpointId": ids[0] })).await.unwrap_err();
-    assert!(matches!(&error, Error::CheckpointCorrupt { nearest: Some(near), .. } if *near == ids[1]), "a newer one");
-    damage(&h, ids[1].as_str());
+    assert!(matches!(&error, Error::CheckpointCorrupt { nearest: Some(near), .. } if *near == ids[4]), "a newer one");
+    damage(&h, ids[4].as_str());
+    let error = h.try_load(json!({ "checkpointId": ids[5] })).await.unwrap_err();
+    assert!(matches!(&error, Error::CheckpointCorrupt { nearest: Some(near), .. } if *near == ids[32]), "{error:?}");
+    damage(&h, ids[32].as_str());
+    h.restart().await;
     let error = h.try_load(json!({ "sessionId": "s" })).await.unwrap_err();
     assert!(matches!(&error, Error::CheckpointCorrupt { nearest: None, .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_save_equal_to_a_damaged_head_is_saved_anew() {
-    let h = Harness::new();
+    let mut h = Harness::new();
     let first = h.save("s", json!({ "n": 1 })).await;
+    h.restart().await;
     damage(&h, first.checkpoint_id.as_str());
     let request = json!({ "sessionId": "s", "context": { "n": 1 }, "idempotencyKey": "k" });
     let again = h.try_save(request.clone()).await.unwrap();

@@ -4,5 +4,6 @@
 
 mod boundary;
 mod checkpoint;
+mod delta;
 mod fault;
 mod session;

@@ -107,7 +107,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         agent_id: id(row, 6)?,
         workflow_id: id(row, 7)?,
         parent_checkpoint_id: id(row, 8)?,
-        context_hash: Hash(row.get(9)?).to_string(),
+        context_hash: Hash(row.get(9)?),
         archived: row.get::<_, Option<i64>>(10)?.is_some(),
     })
 }
@@ -132,8 +132,16 @@ fn find_key_in(db: &Connection, scope: &Scope, session: i64, id: &CheckpointId) 
     Ok(key.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?)
 }
 
-/// The wanted checkpoint with its bytes.
-pub(crate) fn find(db: &Connection, scope: &Scope, wanted: &Wanted) -> DbResult<Option<StoredCheckpoint>> {
+/// Deltas stay inside a group, so no chain is longer than one.
+const CHAIN_MAX: usize = add::GROUP_CHECKPOINTS_MAX as usize;
+
+/// The wanted checkpoint with its bytes, and those that lead to them from what is `known`.
+pub(crate) fn find(
+    db: &Connection,
+    scope: &Scope,
+    wanted: &Wanted,
+    known: Option<&CheckpointId>,
+) -> DbResult<Option<StoredCheckpoint>> {
     let condition = match wanted {
         Wanted::ById(_) => "c.space = ?1 AND c.id = ?2",
         Wanted::Latest(_) => {
@@ -154,19 +162,41 @@ pub(crate) fn find(db: &Connection, scope: &Scope, wanted: &Wanted) -> DbResult<
         Wanted::ById(id) | Wanted::Before(id) | Wanted::After(id) => id.as_str(),
         Wanted::Latest(session) => session.as_str(),
     };
-    let sql = format!(
-        "SELECT {COLUMNS}, c.raw_bytes, c.raw_hash, b.bytes {FROM}
-         LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key WHERE {condition}"
-    );
-    let mut statement = db.prepare_cached(&sql)?;
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS}, c.key {FROM} WHERE {condition}"))?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let packed = Packed {
-        raw_bytes: row.get(12)?,
-        raw_hash: Hash(row.get(13)?),
-        bytes: row.get::<_, Option<Vec<u8>>>(14)?.unwrap_or_default(),
-    };
-    Ok(Some(StoredCheckpoint { checkpoint: read(row)?, packed }))
+    let (checkpoint, key) = (read(row)?, row.get(12)?);
+    let is_known = known == Some(&checkpoint.checkpoint_id);
+    let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
+    Ok(Some(StoredCheckpoint { checkpoint, chain }))
+}
+
+/// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.
+fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResult<Vec<Packed>> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.raw_bytes, c.raw_hash, b.bytes, p.id, p.key FROM checkpoint AS c
+         LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key LEFT JOIN checkpoint AS p ON p.key = c.base
+         WHERE c.key = ?1",
+    )?;
+    let (mut chain, mut next) = (Vec::new(), Some(key));
+    while let Some(key) = next
+        && chain.len() < CHAIN_MAX
+    {
+        let (packed, base_key) = statement.query_row(params![key], |row| {
+            let base: Option<String> = row.get(3)?;
+            let packed = Packed {
+                raw_bytes: row.get(0)?,
+                raw_hash: Hash(row.get(1)?),
+                bytes: row.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default(),
+                base: base.and_then(|id| id.parse().ok()),
+            };
+            Ok((packed, row.get::<_, Option<i64>>(4)?))
+        })?;
+        next = base_key.filter(|_| packed.base.as_ref() != known);
+        chain.push(packed);
+    }
+    chain.reverse();
+    Ok(chain)
 }
 
 fn add_to_counts(db: &Connection, scope: &Scope, session: i64, checkpoints: i64, bytes: usize) -> DbResult<()> {

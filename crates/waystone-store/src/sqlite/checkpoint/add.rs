@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::Checkpoint;
+use waystone_core::pack::Packed;
 use waystone_core::store::{Added, NewCheckpoint, Scope};
 
 use super::retry::{remember, replay};
@@ -12,7 +13,7 @@ use crate::sqlite::error::{DbError, DbResult};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::session::{self, SessionRow};
 
-const GROUP_CHECKPOINTS_MAX: u64 = 32;
+pub(super) const GROUP_CHECKPOINTS_MAX: u64 = 32;
 const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Adds `new` to its session. The tests come in this order: retry, project, head, unchanged, parent, quota.
@@ -28,18 +29,20 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     check_head(head.as_ref(), new)?;
     if let Some(head) = head
         && !new.force
-        && head.context_hash == new.context_hash.to_string()
+        && head.context_hash == new.context_hash
     {
         remember(db, scope, new, &head.checkpoint_id, None)?;
         return Ok(Added::Unchanged(head));
     }
+    let group = session.as_ref().map(|session| find_open_group(db, session.key)).transpose()?.flatten();
+    let Some((packed, base)) = find_base(db, scope, group, new)? else { return Ok(Added::BytesWanted) };
     let session = session.map_or_else(|| session::add(db, scope, new), Ok)?;
     let parent = match &new.parent {
         Some(parent) => Some(find_key_in(db, scope, session.key, parent)?),
         None => session.head,
     };
-    check_quota(db, scope, &session, new)?;
-    let key = insert(db, scope, &session, parent, new)?;
+    check_quota(db, scope, &session, new, packed.bytes.len() as u64)?;
+    let key = insert(db, scope, &session, Links { parent, group, base }, new, packed)?;
     let pruned = prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, Some(pruned))?;
     Ok(Added::New { checkpoint: find_by_key(db, key)?, pruned })
@@ -80,8 +83,23 @@ fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
     Err(Error::Conflict { message, details, hint }.into())
 }
 
-fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
-    let size = new.packed.bytes.len() as u64;
+/// The bytes of `new` with the key of their base, if they can be used in `group`.
+fn find_base<'a>(
+    db: &Connection,
+    scope: &Scope,
+    group: Option<i64>,
+    new: &'a NewCheckpoint,
+) -> DbResult<Option<(&'a Packed, Option<i64>)>> {
+    let Some(packed) = new.packed.as_deref() else { return Ok(None) };
+    let Some(base) = &packed.base else { return Ok(Some((packed, None))) };
+    let key: Option<i64> = db
+        .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND group_key = ?3")?
+        .query_row(params![scope.space, base.as_str(), group], |row| row.get(0))
+        .optional()?;
+    Ok(key.map(|key| (packed, Some(key))))
+}
+
+fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint, size: u64) -> DbResult<()> {
     let total: u64 = db
         .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
         .query_row(params![scope.space], |row| row.get(0))?;
@@ -145,12 +163,20 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new:
     Ok(excess)
 }
 
+/// The keys of what a new checkpoint refers to. Without a group it opens one.
+struct Links {
+    parent: Option<i64>,
+    group: Option<i64>,
+    base: Option<i64>,
+}
+
 fn insert(
     db: &Connection,
     scope: &Scope,
     session: &SessionRow,
-    parent: Option<i64>,
+    links: Links,
     new: &NewCheckpoint,
+    packed: &Packed,
 ) -> DbResult<i64> {
     let operation_seq = append_and_publish(
         db,
@@ -164,29 +190,30 @@ fn insert(
                 "checkpointId": new.id,
                 "sessionId": new.session,
                 "projectId": session.project,
-                "sizeBytes": new.packed.bytes.len(),
+                "sizeBytes": packed.bytes.len(),
             }),
         },
     )?;
-    let group = open_group(db, scope, session.key, new, operation_seq)?;
+    let group = join_group(db, scope, session.key, links.group, (new, packed), operation_seq)?;
     let seq = next_row_seq(db, scope)?;
     let tags: Vec<&str> = new.metadata.tags().collect();
     db.prepare_cached(
         "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
                                  size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
     )?
     .execute(params![
         scope.space,
         session.key,
         new.id.as_str(),
         seq,
-        parent,
+        links.parent,
         group,
+        links.base,
         new.context_hash.0,
-        new.packed.raw_hash.0,
-        new.packed.raw_bytes,
-        new.packed.bytes.len(),
+        packed.raw_hash.0,
+        packed.raw_bytes,
+        packed.bytes.len(),
         new.at.ms(),
         new.agent.as_ref().map(|id| id.as_str()),
         new.workflow.as_ref().map(|id| id.as_str()),
@@ -197,38 +224,49 @@ fn insert(
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
-        .execute(params![key, new.packed.bytes])?;
+        .execute(params![key, packed.bytes])?;
     db.prepare_cached(
         "UPDATE session SET head = ?2, accessed_seq = ?3, last_accessed_at_ms = max(last_accessed_at_ms, ?4)
          WHERE key = ?1",
     )?
     .execute(params![session.key, key, seq, new.at.ms()])?;
-    add_to_counts(db, scope, session.key, 1, new.packed.bytes.len())?;
+    add_to_counts(db, scope, session.key, 1, packed.bytes.len())?;
     Ok(key)
 }
 
-/// The session's newest group, or a fresh one when that is full.
-fn open_group(db: &Connection, scope: &Scope, session: i64, new: &NewCheckpoint, changed_seq: i64) -> DbResult<i64> {
-    let newest: Option<i64> = db
+/// The session's newest group, unless it is full.
+fn find_open_group(db: &Connection, session: i64) -> DbResult<Option<i64>> {
+    Ok(db
         .prepare_cached(
             "SELECT key FROM checkpoint_group
              WHERE key = (SELECT max(key) FROM checkpoint_group WHERE session = ?1)
                  AND checkpoint_count < ?2 AND raw_bytes < ?3",
         )?
         .query_row(params![session, GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX], |row| row.get(0))
-        .optional()?;
-    if let Some(key) = newest {
+        .optional()?)
+}
+
+/// Counts a checkpoint in its group, or opens a group with it.
+fn join_group(
+    db: &Connection,
+    scope: &Scope,
+    session: i64,
+    group: Option<i64>,
+    (new, packed): (&NewCheckpoint, &Packed),
+    changed_seq: i64,
+) -> DbResult<i64> {
+    if let Some(key) = group {
         db.prepare_cached(
             "UPDATE checkpoint_group
              SET checkpoint_count = checkpoint_count + 1, raw_bytes = raw_bytes + ?2, changed_seq = ?3 WHERE key = ?1",
         )?
-        .execute(params![key, new.packed.raw_bytes, changed_seq])?;
+        .execute(params![key, packed.raw_bytes, changed_seq])?;
         return Ok(key);
     }
     db.prepare_cached(
         "INSERT INTO checkpoint_group (space, session, id, checkpoint_count, raw_bytes, changed_seq, mirrored_seq)
          VALUES (?1, ?2, ?3, 1, ?4, ?5, 0)",
     )?
-    .execute(params![scope.space, session, new.id.as_str(), new.packed.raw_bytes, changed_seq])?;
+    .execute(params![scope.space, session, new.id.as_str(), packed.raw_bytes, changed_seq])?;
     Ok(db.last_insert_rowid())
 }

@@ -1,0 +1,136 @@
+//! Loading: the text of a checkpoint, from what is at hand or from its bytes, whole or not at all.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::super::{Engine, INLINE_BYTES_MAX, offload_unless};
+use crate::api::{LoadCheckpoint, LoadedCheckpoint};
+use crate::error::{Error, Result};
+use crate::id::{CheckpointId, SessionId};
+use crate::pack::unpack;
+use crate::recent::Known;
+use crate::store::{Scope, StoredCheckpoint, Wanted};
+
+impl Engine {
+    /// The checkpoint that was asked for, or the session's newest one that can be read.
+    pub async fn load_checkpoint(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
+        let loaded = match (request.checkpoint_id, request.session_id) {
+            (Some(id), None) => self.load_by_id(scope, id).await,
+            (None, Some(session)) => self.load_latest(scope, session).await,
+            (Some(_), Some(_)) => {
+                Err(Error::InvalidInput("checkpointId and sessionId are both given; give one of them".to_owned()))
+            }
+            (None, None) => {
+                Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned()))
+            }
+        }?;
+        self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
+        Ok(LoadedCheckpoint { warnings: self.warnings(), ..loaded })
+    }
+
+    async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
+        let read = self.read(scope, &Wanted::ById(id.clone()), None).await?;
+        let damage = match read.ok_or_else(|| Error::CheckpointNotFound(id.clone()))? {
+            Read::Whole(loaded) => return Ok(*loaded),
+            Read::Damaged(_, damage) => damage,
+        };
+        let before = self.first_good(scope, id.clone(), Wanted::Before).await?;
+        let nearest = match before {
+            Some(good) => Some(good),
+            None => self.first_good(scope, id.clone(), Wanted::After).await?,
+        };
+        let nearest = nearest.map(|(good, _)| good.checkpoint.checkpoint_id);
+        Err(Error::CheckpointCorrupt { id, damage, nearest })
+    }
+
+    async fn load_latest(&self, scope: &Scope, session: SessionId) -> Result<LoadedCheckpoint> {
+        let known = self.recent.find(scope.space, &session);
+        let read = self.read(scope, &Wanted::Latest(session.clone()), known).await?;
+        let (id, damage) = match read.ok_or(Error::SessionNotFound(session))? {
+            Read::Whole(loaded) => return Ok(*loaded),
+            Read::Damaged(id, damage) => (id, damage),
+        };
+        match self.first_good(scope, id.clone(), Wanted::Before).await? {
+            Some((good, skipped)) => Ok(LoadedCheckpoint { degraded: true, skipped, ..good }),
+            None => Err(Error::CheckpointCorrupt { id, damage, nearest: None }),
+        }
+    }
+
+    /// The first checkpoint from the damaged `id` on, in the direction of `next`, that can be read, and the damaged ones up to it.
+    async fn first_good(
+        &self,
+        scope: &Scope,
+        id: CheckpointId,
+        next: fn(CheckpointId) -> Wanted,
+    ) -> Result<Option<(LoadedCheckpoint, Vec<CheckpointId>)>> {
+        let mut damaged = vec![id.clone()];
+        let mut wanted = next(id);
+        while let Some(read) = self.read(scope, &wanted, None).await? {
+            match read {
+                Read::Whole(loaded) => return Ok(Some((*loaded, damaged))),
+                Read::Damaged(id, _) => {
+                    damaged.push(id.clone());
+                    wanted = next(id);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest checkpoint of a session whose context is at hand, or can be read.
+    pub(super) async fn newest_known(&self, scope: &Scope, session: &SessionId) -> Result<Option<Arc<Known>>> {
+        if let Some(known) = self.recent.find(scope.space, session) {
+            return Ok(Some(known));
+        }
+        self.read(scope, &Wanted::Latest(session.clone()), None).await?;
+        Ok(self.recent.find(scope.space, session))
+    }
+
+    /// A skipped save stands on the checkpoint it equals, so that one must be whole.
+    pub(super) async fn is_whole(&self, scope: &Scope, id: &CheckpointId, known: Option<&Known>) -> Result<bool> {
+        if known.is_some_and(|known| known.id == *id) {
+            return Ok(true);
+        }
+        let read = self.read(scope, &Wanted::ById(id.clone()), None).await?;
+        Ok(matches!(read, Some(Read::Whole(_))))
+    }
+
+    /// Finds and unpacks a checkpoint. The newest of a session is kept at hand.
+    async fn read(&self, scope: &Scope, wanted: &Wanted, known: Option<Arc<Known>>) -> Result<Option<Read>> {
+        let found = self.store.find_checkpoint(scope, wanted, known.as_ref().map(|known| &known.id)).await?;
+        let Some(StoredCheckpoint { checkpoint, chain }) = found else { return Ok(None) };
+        let id = checkpoint.checkpoint_id.clone();
+        if let Some(known) = known.as_ref().filter(|known| known.id == id) {
+            return Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, RawValue::to_owned(&known.context)))));
+        }
+        let is_small = chain.iter().map(|packed| packed.raw_bytes).sum::<usize>() < INLINE_BYTES_MAX;
+        let unpacked = offload_unless(is_small, move || {
+            let base_text = known.as_ref().map_or(&[][..], |known| known.text());
+            let text = unpack(&chain, base_text).map_err(|damage| damage.to_string());
+            let text = text.and_then(|text| String::from_utf8(text).map_err(|error| error.to_string()));
+            Ok(text.and_then(|text| RawValue::from_string(text).map_err(|error| error.to_string())))
+        });
+        let context = match unpacked.await? {
+            Ok(context) => context,
+            Err(damage) => return Ok(Some(Read::Damaged(id, damage))),
+        };
+        if let Wanted::Latest(session) = wanted {
+            let known = Known { id, context_hash: checkpoint.context_hash, context: context.clone().into() };
+            self.recent.keep(scope.space, session, known);
+        }
+        Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, context))))
+    }
+}
+
+/// What became of reading a checkpoint that is there.
+enum Read {
+    Whole(Box<LoadedCheckpoint>),
+    Damaged(CheckpointId, String),
+}
+
+impl Read {
+    fn whole(loaded: LoadedCheckpoint) -> Self {
+        Self::Whole(Box::new(loaded))
+    }
+}
