@@ -19,6 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware;
+use rmcp::ServerHandler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
@@ -26,6 +27,8 @@ use waystone_core::{Engine, Error};
 pub use guard::Guard;
 use reply::HttpError;
 use route::Route;
+
+use crate::mcp::Mcp;
 
 /// Every route there is, besides `/mcp`.
 pub(crate) fn routes() -> Vec<Route> {
@@ -86,7 +89,13 @@ impl Http {
 
     /// Everything: REST, MCP and documentation, behind the guard.
     pub fn router(self, guard: Guard) -> Router {
-        let mcp = mcp::service(&self, &guard);
+        let mcp = Mcp::new(self.engine.clone(), &self.user);
+        self.router_with(guard, mcp)
+    }
+
+    /// The same with another MCP server in the place of ours, reached through all that ours is reached through.
+    pub fn router_with<S: ServerHandler + Clone>(self, guard: Guard, handler: S) -> Router {
+        let mcp = mcp::service(&self, &guard, handler);
         let mut router = Router::new();
         for route in routes() {
             router = router.route(route.path, route.handler);

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use waystone_core::json;
@@ -16,9 +17,9 @@ use waystone_core::json;
 use super::extract::{check_content_type, read_body};
 use super::reply::Json;
 use super::{Guard, Http, INLINE_BYTES_MAX};
-use crate::mcp::{Mcp, Refusal};
+use crate::mcp::Refusal;
 
-pub(super) fn service(http: &Http, guard: &Guard) -> Router {
+pub(super) fn service<S: ServerHandler + Clone>(http: &Http, guard: &Guard, handler: S) -> Router {
     let mut config = StreamableHttpServerConfig::default()
         .with_max_request_body_bytes(usize::try_from(http.body_bytes_max()).unwrap_or(usize::MAX))
         .disable_allowed_hosts()
@@ -27,8 +28,8 @@ pub(super) fn service(http: &Http, guard: &Guard) -> Router {
     config.json_response = true;
     config.allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).into();
     config.allowed_origins.extend(guard.allowed_origins.iter().cloned());
-    let mcp = Mcp::new(http.engine.clone(), &http.user);
-    let service = StreamableHttpService::new(move || Ok(mcp.clone()), Arc::new(LocalSessionManager::default()), config);
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
     Router::new().fallback_service(service).layer(middleware::from_fn_with_state(http.clone(), bound))
 }
 
