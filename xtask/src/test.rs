@@ -19,12 +19,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
         sh("cargo", &["test", "--workspace"])?;
     }
     let binary = root().join("target/debug/waystone");
+    let fixtures = root().join("target/debug/waystone-conformance");
     let (python, modules) = (python()?, node_modules()?);
     client(&python, "mcp_client.py", &[&binary])?;
     client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
     client(&python, "inspector.py", &[&binary, &modules])?;
-    client(&python, "conformance.py", &[&binary, &modules])
+    client(&python, "conformance.py", &[&binary, &fixtures, &modules])
 }
 
 fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()> {
