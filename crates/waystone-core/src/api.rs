@@ -4,6 +4,7 @@
 //! read as descriptions, so they speak to users.
 
 mod checkpoint;
+mod doctor;
 mod error;
 mod event;
 mod session;
@@ -14,6 +15,7 @@ pub use checkpoint::{
     NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
 pub(crate) use checkpoint::{TAGS_MAX, TEXT_MAX, is_short};
+pub use doctor::{Checkup, Finding, FindingKind};
 pub use error::{ErrorBody, ErrorReply};
 pub use event::{Event, EventPage};
 pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};

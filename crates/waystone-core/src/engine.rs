@@ -1,6 +1,7 @@
 //! The engine: one method for each thing a client can ask for. The methods are in one file per noun.
 
 mod checkpoint;
+mod doctor;
 mod event;
 mod session;
 mod status;

@@ -67,32 +67,35 @@ pub fn unpack(chain: &[Packed], known: &[u8]) -> Result<Vec<u8>, Damaged> {
     for packed in chain {
         text = packed.decode(&text)?;
     }
-    last.check(&text)?;
-    Ok(text)
+    last.check(text)
 }
 
 impl Packed {
+    /// The text; `base_text` is that of its base, if it has one.
+    pub fn unpack(&self, base_text: &[u8]) -> Result<Vec<u8>, Damaged> {
+        self.check(self.decode(base_text)?)
+    }
+
     /// Decodes the frame, without a look at its hash.
     fn decode(&self, base_text: &[u8]) -> Result<Vec<u8>, Damaged> {
-        // A damaged length must not decide how much memory is taken.
-        let stated = get_frame_content_size(&self.bytes).ok().flatten();
-        if stated != Some(self.raw_bytes as u64) {
-            return Err(Damaged("its frame does not have the length it was saved with".to_owned()));
-        }
         decompress(&self.bytes, self.raw_bytes, if self.base.is_some() { base_text } else { &[] })
             .map_err(|error| Damaged(format!("its frame does not decode: {error}")))
     }
 
-    pub fn check(&self, text: &[u8]) -> Result<(), Damaged> {
-        if text.len() != self.raw_bytes || Hash::of(text) != self.raw_hash {
+    fn check(&self, text: Vec<u8>) -> Result<Vec<u8>, Damaged> {
+        if text.len() != self.raw_bytes || Hash::of(&text) != self.raw_hash {
             return Err(Damaged("its text does not have the hash it was saved with".to_owned()));
         }
-        Ok(())
+        Ok(text)
     }
 }
 
-/// Decompresses one frame, of at most `length` bytes, that refers to `prefix`.
-pub fn decompress(bytes: &[u8], length: usize, prefix: &[u8]) -> std::io::Result<Vec<u8>> {
+/// Decompresses one frame, of at most `bytes_max` bytes, that refers to `prefix`.
+pub fn decompress(bytes: &[u8], bytes_max: usize, prefix: &[u8]) -> std::io::Result<Vec<u8>> {
+    // A damaged length must not decide how much memory is taken.
+    let stated = get_frame_content_size(bytes).ok().flatten().and_then(|length| usize::try_from(length).ok());
+    let length = stated.filter(|length| *length <= bytes_max);
+    let length = length.ok_or_else(|| std::io::Error::other("it is longer than it may be"))?;
     let mut context = DCtx::create();
     if !prefix.is_empty() {
         context.ref_prefix(prefix).map_err(failed)?;

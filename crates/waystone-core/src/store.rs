@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::api::{
-    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Metadata, Session, SessionPage, Status,
-    UpdateSession,
+    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Metadata, Session, SessionPage,
+    Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -111,11 +111,25 @@ pub struct StoredCheckpoint {
     pub checkpoint: Checkpoint,
     /// What leads to its text, its own bytes last.
     pub chain: Vec<Packed>,
+    /// The file that holds its second copy, from the data directory.
+    pub mirror: Option<String>,
+}
+
+/// A group of checkpoints whose two copies were compared, and healed where one of them was damaged.
+#[derive(Debug, Clone)]
+pub struct CheckedGroup {
+    /// Where to go on.
+    pub cursor: i64,
+    pub checkpoints: u64,
+    /// How many groups come after this one.
+    pub left: u64,
+    pub findings: Vec<Finding>,
 }
 
 /// Everything that must be found again, bytes included.
 ///
-/// Every method is one transaction. `Ok` means the change is durable; `Err` means nothing changed. Implemented by
+/// Every method is one transaction. `Ok` means the change is durable; `Err` means nothing changed, except that a deletion may be
+/// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -131,6 +145,15 @@ pub trait Store: Send + Sync {
         wanted: &Wanted,
         known: Option<&CheckpointId>,
     ) -> Result<Option<StoredCheckpoint>>;
+
+    /// Puts a checkpoint that cannot be unpacked right from its second copy. False when that cannot help either.
+    async fn heal_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<bool>;
+
+    /// Compares the copies of the first group after the cursor `after`, and heals each from the other. `None` after the last one.
+    async fn check_group(&self, scope: &Scope, after: i64, at: Timestamp) -> Result<Option<CheckedGroup>>;
+
+    /// Second copies of what is not in the store.
+    async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>>;
 
     /// Takes note that `id` was loaded. The record is written with a later commit, at the latest when the store closes:
     /// a load must not wait for the disk.

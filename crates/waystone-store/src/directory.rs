@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use waystone_core::clock::Timestamp;
+
 use crate::OpenError;
 use crate::platform::{self, Access};
 
@@ -54,8 +56,28 @@ impl DataDirectory {
         self.root.join("write.lock")
     }
 
+    /// Held by whoever writes a mirror file.
+    pub(crate) fn mirror_lock(&self) -> PathBuf {
+        self.root.join("mirror.lock")
+    }
+
     pub(crate) fn maintenance_lock(&self) -> PathBuf {
         self.root.join("maintenance.lock")
+    }
+
+    /// Where mirror files are, in a folder for each session.
+    pub(crate) fn contexts(&self) -> PathBuf {
+        self.root.join("contexts")
+    }
+
+    /// Where damaged files are kept that were set aside at that time.
+    pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
+        let time: String = at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+        self.root.join("damaged").join(time)
+    }
+
+    pub(crate) fn has_mirrors(&self) -> bool {
+        self.contexts().read_dir().is_ok_and(|mut sessions| sessions.next().is_some())
     }
 
     pub(crate) fn run(&self) -> PathBuf {

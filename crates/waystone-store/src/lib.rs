@@ -6,12 +6,15 @@
 mod directory;
 mod lock;
 mod maintenance;
+mod mirror;
 mod platform;
+mod repair;
 mod sqlite;
 
 use std::path::PathBuf;
 
 pub use directory::open_log;
+pub use repair::{Repaired, repair};
 pub use sqlite::Sqlite;
 
 /// Why a data directory cannot be used. Each message says what to do.
@@ -33,6 +36,8 @@ pub enum OpenError {
         "{path} was written by a newer version of waystone (schema {found}, this one knows {known}); upgrade this program"
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("{path} is missing, but copies of what was in it are there; bring it back with `waystone doctor --repair`")]
+    Lost { path: PathBuf },
     #[error("{path} cannot be opened: {message}")]
     Database { path: PathBuf, message: String },
 }

@@ -57,6 +57,20 @@ impl Presence {
     }
 }
 
+/// Takes the directory for this process alone, or names those that use it.
+pub(crate) fn take_alone(directory: &DataDirectory) -> Result<File, OpenError> {
+    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+    let file = open_private_file(&directory.lock()).map_err(unusable)?;
+    let started = Instant::now();
+    while !is_taken(file.try_lock()).map_err(unusable)? {
+        if started.elapsed() > WAIT_MAX {
+            return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(file)
+}
+
 impl Drop for Presence {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.own);

@@ -1,5 +1,6 @@
-//! Housekeeping, by one process at a time: the write-ahead log is folded back into the database, and what was kept for a
-//! while only is forgotten. Whoever holds `maintenance.lock` does it; the others ask again every second.
+//! Housekeeping, by one process at a time: changed groups are mirrored into files, the write-ahead log is folded back into the
+//! database, and what was kept for a while only is forgotten. Whoever holds `maintenance.lock` does it; the others ask again every
+//! second.
 
 use std::fs::{File, TryLockError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -10,6 +11,8 @@ use crate::platform::open_private_file;
 use crate::sqlite::Upkeep;
 
 const ROUND: Duration = Duration::from_secs(1);
+/// How long the end of a process may be put off by what is not mirrored yet.
+const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
 const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
 
 /// Runs until it is dropped.
@@ -41,24 +44,38 @@ fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
     let mut is_holder = false;
     let mut expired_at: Option<Instant> = None;
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ROUND) {
+        is_holder = is_holder || is_taken(lock);
         if !is_holder {
-            match lock.try_lock() {
-                Ok(()) => is_holder = true,
-                Err(TryLockError::WouldBlock) => continue,
-                Err(TryLockError::Error(error)) => {
-                    tracing::warn!(%error, "cannot take maintenance.lock");
-                    continue;
-                }
-            }
+            continue;
         }
-        if let Err(error) = upkeep.checkpoint_log() {
-            tracing::warn!(%error, "the write-ahead log could not be checkpointed");
-        }
-        if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND) {
-            match upkeep.expire() {
-                Ok(()) => expired_at = Some(Instant::now()),
-                Err(error) => tracing::warn!(%error, "expired rows could not be removed"),
-            }
+        warn("mirror files could not be written", upkeep.mirror(None));
+        warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
+        if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
+            && warn("expired rows could not be removed", upkeep.expire())
+        {
+            expired_at = Some(Instant::now());
         }
     }
+    if is_holder || is_taken(lock) {
+        warn("mirror files could not be written", upkeep.mirror(Some(Instant::now() + LAST_ROUND_MAX)));
+    }
+}
+
+fn is_taken(lock: &File) -> bool {
+    match lock.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(%error, "cannot take maintenance.lock");
+            false
+        }
+    }
+}
+
+/// Whether it was done. What was not is tried again in the next round.
+fn warn<E: std::fmt::Display>(what: &str, done: Result<(), E>) -> bool {
+    if let Err(error) = &done {
+        tracing::warn!(%error, "{what}");
+    }
+    done.is_ok()
 }

@@ -4,11 +4,14 @@
 mod checkpoint;
 mod connection;
 mod cursor;
+mod doctor;
 mod error;
 mod event;
 mod log;
 mod migration;
+mod mirror;
 mod reader;
+mod rebuild;
 mod session;
 mod status;
 mod upkeep;
@@ -21,18 +24,24 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::Result;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Session, SessionPage, Status, UpdateSession,
+    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
+    UpdateSession,
 };
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{CheckpointId, SessionId};
-use waystone_core::store::{Added, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
+use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
 
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::maintenance::Maintenance;
+use doctor::Diagnosis;
+pub(crate) use doctor::list_files;
 use event::EventWatch;
+pub(crate) use migration::make as make_new;
+use mirror::Trust;
 use reader::Readers;
+pub(crate) use rebuild::{import_files, why_unusable};
 pub(crate) use upkeep::Upkeep;
 use writer::{Access, Writer};
 
@@ -65,6 +74,18 @@ impl Sqlite {
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
         Ok(Self { directory, readers, writer, events, held })
     }
+
+    async fn look(&self, after: i64) -> Result<Option<Diagnosis>> {
+        let directory = self.directory.clone();
+        self.readers.read(move |db| doctor::look(&directory, db, after)).await
+    }
+
+    /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the
+    /// files must not bring it back. The group stays dirty; housekeeping writes it once more and records that.
+    async fn mirror_deletion(&self, group: Option<i64>) -> Result<()> {
+        let (Some(key), directory) = (group, self.directory.clone()) else { return Ok(()) };
+        self.readers.read(move |db| mirror::write(&directory, db, key).map(drop)).await
+    }
 }
 
 #[async_trait]
@@ -88,6 +109,39 @@ impl Store for Sqlite {
         self.readers.read(move |db| checkpoint::find(db, &scope, &wanted, known.as_ref())).await
     }
 
+    async fn heal_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<bool> {
+        let (scope, id, directory) = (scope.clone(), id.clone(), self.directory.clone());
+        let healed = self.writer.write(move |db| match checkpoint::find_group(db, &scope, &id)? {
+            Some(key) => mirror::heal(&directory, db, key, Trust::Texts),
+            None => Ok(Vec::new()),
+        });
+        Ok(!healed.await?.is_empty())
+    }
+
+    async fn check_group(&self, _: &Scope, after: i64, at: Timestamp) -> Result<Option<CheckedGroup>> {
+        let Some(found) = self.look(after).await? else { return Ok(None) };
+        let (key, mut healed) = (found.key, Vec::new());
+        if found.needs_healing() {
+            let directory = self.directory.clone();
+            healed = self.writer.write(move |db| mirror::heal(&directory, db, key, Trust::Columns)).await?;
+        }
+        if found.needs_file() || !healed.is_empty() {
+            if healed.is_empty() {
+                found.set_aside(&self.directory, at)?;
+            }
+            let directory = self.directory.clone();
+            let mirrored = self.readers.read(move |db| mirror::write(&directory, db, key)).await?;
+            self.writer.write(move |db| Ok(mirror::mark_mirrored(db, mirrored.as_slice())?)).await?;
+        }
+        let now = self.look(key - 1).await?;
+        Ok(now.map(|now| found.tell(healed, &now)))
+    }
+
+    async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
+        let directory = self.directory.clone();
+        self.readers.read(move |db| doctor::list_orphans(&directory, db)).await
+    }
+
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
         self.writer.note(Access { scope: scope.clone(), id: id.clone(), at, is_load: true });
     }
@@ -99,7 +153,9 @@ impl Store for Sqlite {
 
     async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await
+        let (archived, group) = self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await?;
+        self.mirror_deletion(group).await?;
+        Ok(archived)
     }
 
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
@@ -125,7 +181,9 @@ impl Store for Sqlite {
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.writer.write(move |db| session::archive(db, &scope, &id, at)).await
+        let (archived, group) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
+        self.mirror_deletion(group).await?;
+        Ok(archived)
     }
 
     async fn list_events(&self, scope: &Scope, after: i64, limit: u32) -> Result<EventPage> {

@@ -30,7 +30,9 @@ const PROBLEMS: [(&str, &str); 10] = [
              OR checkpoint_count <> (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE archived_at_ms IS NULL)
              OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session)
              OR row_seq < (SELECT coalesce(max(seq), 0) FROM checkpoint)
-             OR operation_seq <> (SELECT count(*) FROM operation) OR operation_seq <> (SELECT coalesce(max(seq), 0) FROM operation)
+             OR operation_seq - (SELECT max(first_seq) - 1 FROM chain) <> (SELECT count(*) FROM operation
+                 WHERE seq >= (SELECT max(first_seq) FROM chain))
+             OR operation_seq < (SELECT coalesce(max(seq), 0) FROM operation)
              OR event_seq < (SELECT coalesce(max(seq), 0) FROM event)",
     ),
     (
@@ -81,9 +83,12 @@ fn shown(row: &Row<'_>) -> String {
 /// The first operation whose hash does not follow from the one before it.
 fn broken_link(db: &Connection) -> Option<String> {
     let mut previous: [u8; 32] =
-        db.query_row("SELECT genesis FROM chain WHERE first_seq = 1", [], |row| row.get(0)).unwrap();
+        db.query_row("SELECT genesis FROM chain ORDER BY first_seq DESC LIMIT 1", [], |row| row.get(0)).unwrap();
     let mut statement = db
-        .prepare("SELECT seq, at_ms, actor, kind, subject, payload, payload_hash, hash FROM operation ORDER BY seq")
+        .prepare(
+            "SELECT seq, at_ms, actor, kind, subject, payload, payload_hash, hash FROM operation
+             WHERE seq >= (SELECT max(first_seq) FROM chain) ORDER BY seq",
+        )
         .unwrap();
     let mut rows = statement.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {

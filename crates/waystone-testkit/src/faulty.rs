@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, EventPage, ListCheckpoints, ListSessions, Session, SessionPage, Status, UpdateSession,
+    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
+    UpdateSession,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
 use waystone_core::id::{CheckpointId, SessionId};
-use waystone_core::store::{Added, NewCheckpoint, Scope, SharedStore, Store, StoredCheckpoint, Wanted};
+use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, SharedStore, Store, StoredCheckpoint, Wanted};
 use waystone_core::{Error, Result};
 
 /// What a [`FaultyStore`] does wrong.
@@ -70,6 +71,21 @@ impl Store for FaultyStore {
     ) -> Result<Option<StoredCheckpoint>> {
         self.step()?;
         self.inner.find_checkpoint(scope, wanted, known).await
+    }
+
+    async fn heal_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<bool> {
+        self.step()?;
+        self.inner.heal_checkpoint(scope, id).await
+    }
+
+    async fn check_group(&self, scope: &Scope, after: i64, at: Timestamp) -> Result<Option<CheckedGroup>> {
+        self.step()?;
+        self.inner.check_group(scope, after, at).await
+    }
+
+    async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>> {
+        self.step()?;
+        self.inner.list_orphans(scope).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {

@@ -2,16 +2,20 @@
 
 mod checkpoint;
 mod config;
+mod doctor;
 mod render;
 mod serve;
 mod session;
 mod status;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use waystone_core::api::Finding;
+use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
@@ -49,6 +53,13 @@ pub(crate) enum Command {
     Checkpoint(checkpoint::Command),
     /// Show what is kept, where, and who uses it
     Status,
+    /// Check both copies of everything that is kept, and heal each from the other
+    Doctor {
+        /// First bring back from the files what is missing in the database, or a database that cannot be used; no other process
+        /// may have the data directory open
+        #[arg(long)]
+        repair: bool,
+    },
     /// Look at settings
     #[command(subcommand)]
     Config(config::Command),
@@ -79,6 +90,14 @@ pub(crate) fn run_without_store(command: &Command, settings: &Settings, json: bo
     Ok(true)
 }
 
+/// Does what must be done before the store is opened. Returns what it found.
+pub(crate) fn prepare(command: &Command, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+    match command {
+        Command::Doctor { repair: true } => doctor::repair(root, clock),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Tells a person something on standard error.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
@@ -86,7 +105,13 @@ pub(crate) fn warn(warnings: &[String]) {
     }
 }
 
-pub(crate) async fn run(command: Command, engine: &Engine, settings: &Settings, json: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    command: Command,
+    engine: &Engine,
+    settings: &Settings,
+    json: bool,
+    findings: Vec<Finding>,
+) -> anyhow::Result<()> {
     let (out, scope) = (render::Out { json }, &Scope::local(settings.user.clone()));
     match command {
         Command::Mcp => serve::mcp(engine, settings).await,
@@ -94,6 +119,7 @@ pub(crate) async fn run(command: Command, engine: &Engine, settings: &Settings, 
         Command::Session(command) => session::run(command, engine, scope, &out).await,
         Command::Checkpoint(command) => checkpoint::run(command, engine, scope, &out).await,
         Command::Status => status::run(engine, scope, &out).await,
+        Command::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
         Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use clap::Parser;
 use tempfile::TempDir;
 use waystone_core::Engine;
+use waystone_core::clock::Clock;
 use waystone_store::{OpenError, Sqlite};
 
 use cli::{Arguments, Command};
@@ -77,6 +78,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let clock = Arc::new(SystemClock);
+    let findings = cli::prepare(&arguments.command, &settings.data_dir, &(clock.clone() as Arc<dyn Clock>))?;
     let opened = open(&settings, &arguments.command, &clock)?;
     logging::start(opened.root(&settings), settings.text("logLevel"))?;
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
@@ -85,7 +87,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         cli::warn(&[format!("nothing is kept beyond the end of this process: {why}")]);
         engine = engine.volatile(why);
     }
-    let done = cli::run(arguments.command, &engine, &settings, arguments.json).await;
+    let done = cli::run(arguments.command, &engine, &settings, arguments.json, findings).await;
     if let Err(error) = &done {
         let code = error.downcast_ref::<waystone_core::Error>().map(waystone_core::Error::code);
         tracing::info!(code, "the command failed");

@@ -233,7 +233,7 @@ pub struct LoadedCheckpoint {
     pub tags: Vec<String>,
     /// The same as `sizeBytes`.
     pub context_size_bytes: u64,
-    /// The file that holds a second copy; null until there is one.
+    /// The file that holds a second copy, from the data directory; null until there is one.
     #[schemars(schema_with = "path_or_null")]
     pub blob_path: Option<String>,
     /// The context as it was saved.
@@ -259,13 +259,13 @@ fn path_or_null(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl LoadedCheckpoint {
-    pub fn new(checkpoint: Checkpoint, context: Box<RawValue>) -> Self {
+    pub fn new(checkpoint: Checkpoint, blob_path: Option<String>, context: Box<RawValue>) -> Self {
         Self {
             id: checkpoint.checkpoint_id.clone(),
             name: checkpoint.metadata.name().map(str::to_owned),
             tags: checkpoint.metadata.tags().map(str::to_owned).collect(),
             context_size_bytes: checkpoint.size_bytes,
-            blob_path: None,
+            blob_path,
             checkpoint,
             context,
             degraded: false,

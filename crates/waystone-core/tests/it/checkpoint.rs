@@ -310,8 +310,9 @@ async fn nesting_beyond_the_bound_is_refused() {
     assert_eq!(error, Error::InvalidInput("context is nested deeper than 128 levels".to_owned()));
 }
 
-/// Overwrites the stored bytes of a checkpoint.
+/// Overwrites the stored bytes of a checkpoint, and takes the second copy away.
 fn damage(h: &Harness, id: &str) {
+    let _ = std::fs::remove_dir_all(h.data_dir().join("contexts"));
     let db = audit::open(h.data_dir());
     let changed = db
         .execute(

@@ -6,4 +6,5 @@ mod boundary;
 mod checkpoint;
 mod delta;
 mod fault;
+mod mirror;
 mod session;

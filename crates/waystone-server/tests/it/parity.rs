@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 9] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 10] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -15,6 +15,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 9] = [
     ("update_session", true, None, Some("session rename")),
     ("delete_session", true, None, Some("session delete")),
     ("list_events", true, None, None),
+    ("check_copies", false, None, Some("doctor")),
 ];
 
 /// Methods that are not something a client asks for by itself.

@@ -18,6 +18,7 @@ use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
 use super::session;
 use super::writer::Access;
+use crate::mirror;
 pub(crate) use add::add;
 pub(crate) use list::list;
 
@@ -45,8 +46,13 @@ pub(crate) fn record_access(db: &Connection, access: &Access) -> DbResult<()> {
     Ok(())
 }
 
-/// Hides a checkpoint that a person or a client no longer wants.
-pub(crate) fn archive(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<Checkpoint> {
+/// Hides a checkpoint that a person or a client no longer wants. Returns it with the group whose file is to say so.
+pub(crate) fn archive(
+    db: &Connection,
+    scope: &Scope,
+    id: &CheckpointId,
+    at: Timestamp,
+) -> DbResult<(Checkpoint, Option<i64>)> {
     let checkpoint = find_by_id(db, scope, id)?.filter(|checkpoint| !checkpoint.archived);
     let checkpoint = checkpoint.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?;
     let (session, project) = (&checkpoint.session_id, checkpoint.project_id.as_str());
@@ -68,7 +74,8 @@ pub(crate) fn archive(db: &Connection, scope: &Scope, id: &CheckpointId, at: Tim
     )?
     .execute(params![session.key])?;
     add_to_counts(db, scope, session.key, -1, 0)?;
-    Ok(checkpoint)
+    let group = find_group(db, scope, id)?;
+    Ok((checkpoint, group))
 }
 
 fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, why: &str) -> DbResult<()> {
@@ -124,6 +131,15 @@ fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Opt
     rows.next()?.map(read).transpose()
 }
 
+/// The group that a checkpoint is in.
+pub(crate) fn find_group(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<i64>> {
+    let group = db
+        .prepare_cached("SELECT group_key FROM checkpoint WHERE space = ?1 AND id = ?2")?
+        .query_row(params![scope.space, id.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(group.flatten())
+}
+
 fn find_key_in(db: &Connection, scope: &Scope, session: i64, id: &CheckpointId) -> DbResult<i64> {
     let key = db
         .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND session = ?3")?
@@ -162,13 +178,20 @@ pub(crate) fn find(
         Wanted::ById(id) | Wanted::Before(id) | Wanted::After(id) => id.as_str(),
         Wanted::Latest(session) => session.as_str(),
     };
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS}, c.key {FROM} WHERE {condition}"))?;
+    let sql = format!(
+        "SELECT {COLUMNS}, c.key, (SELECT g.id FROM checkpoint_group AS g
+             WHERE g.key = c.group_key AND g.mirrored_seq > 0 AND g.mirrored_seq >= c.saved_seq)
+         {FROM} WHERE {condition}"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (checkpoint, key) = (read(row)?, row.get(12)?);
     let is_known = known == Some(&checkpoint.checkpoint_id);
     let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
-    Ok(Some(StoredCheckpoint { checkpoint, chain }))
+    let group: Option<String> = row.get(13)?;
+    let mirror = group.map(|group| mirror::path_of(checkpoint.session_id.as_str(), &group).display().to_string());
+    Ok(Some(StoredCheckpoint { checkpoint, chain, mirror }))
 }
 
 /// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.

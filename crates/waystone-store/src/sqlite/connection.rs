@@ -50,6 +50,11 @@ pub(crate) fn open_new(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// An empty database in memory, to compare with.
+pub(crate) fn open_empty() -> rusqlite::Result<Connection> {
+    Connection::open_in_memory()
+}
+
 #[expect(clippy::disallowed_methods, reason = "this is the one home of opening databases")]
 fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;

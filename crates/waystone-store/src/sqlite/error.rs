@@ -1,5 +1,8 @@
 //! What can go wrong inside a transaction: a decision of ours, or SQLite.
 
+use std::io;
+use std::path::Path;
+
 use rusqlite::ErrorCode;
 use waystone_core::Error;
 use waystone_core::error::Unavailable;
@@ -51,6 +54,15 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unavailable::Damaged,
         _ => Unavailable::Broken,
     }
+}
+
+/// A data file cannot be read or written.
+pub(crate) fn file_error(path: &Path, error: &io::Error) -> DbError {
+    let reason = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Unavailable::Full,
+        _ => Unavailable::Broken,
+    };
+    DbError::Refused(Error::StorageUnavailable { reason, message: format!("storage: {}: {error}", path.display()) })
 }
 
 /// A stored value is not what we write.

@@ -1,15 +1,20 @@
 //! The schema, made and changed one numbered file at a time. `user_version` is the number of the newest one applied, set in
 //! the same transaction: a crash leaves a file applied or not.
 
+use std::path::Path;
+
 use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
-use super::connection::{open_new, open_untouched};
+use super::connection::{open_empty, open_new, open_untouched};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_foundation.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_foundation.sql"),
+    include_str!("../../migrations/sqlite/0002_mirror.sql"),
+];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -18,9 +23,10 @@ pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     let path = directory.database();
     if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
-        return Ok(false);
+        // A fresh database beside what is left of another would hide all that was saved.
+        return if directory.has_mirrors() { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
-    let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(directory, &error))?;
+    let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
@@ -31,16 +37,21 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
 pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
     let path = directory.database();
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
-    open_private_file(&path).map_err(unusable)?;
-    apply(directory, now).map_err(|error| cannot_open(directory, &error))?;
+    make(&path, now)?;
     sync_directory(directory.root()).map_err(unusable)?;
     // Folders above it may have been made with it. Some belong to others and cannot be synced by us; those were there before.
     directory.root().ancestors().skip(1).for_each(|folder| drop(sync_directory(folder)));
     Ok(())
 }
 
-fn apply(directory: &DataDirectory, now: Timestamp) -> rusqlite::Result<()> {
-    let mut db = open_new(&directory.database())?;
+/// Makes a database with the present schema, or brings one to it.
+pub(crate) fn make(path: &Path, now: Timestamp) -> Result<(), OpenError> {
+    open_private_file(path).map_err(|error| OpenError::Unusable { path: path.to_owned(), error })?;
+    apply(path, now).map_err(|error| cannot_open(path, &error))
+}
+
+fn apply(path: &Path, now: Timestamp) -> rusqlite::Result<()> {
+    let mut db = open_new(path)?;
     for number in version(&db)?..VERSION {
         let transaction = db.transaction()?;
         transaction.execute_batch(MIGRATIONS[number as usize])?;
@@ -64,13 +75,26 @@ fn add_first_space(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// What the schema of this program consists of.
+pub(crate) fn known_schema() -> rusqlite::Result<Vec<String>> {
+    let db = open_empty()?;
+    MIGRATIONS.iter().try_for_each(|migration| db.execute_batch(migration))?;
+    schema(&db)
+}
+
+/// What the schema of a database consists of.
+pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare("SELECT coalesce(sql, name) FROM sqlite_schema ORDER BY type, name")?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}
+
 pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-fn cannot_open(directory: &DataDirectory, error: &rusqlite::Error) -> OpenError {
+pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
     OpenError::Database {
-        path: directory.database(),
-        message: format!("{error}; bring back a copy, or move it away to begin anew"),
+        path: path.to_owned(),
+        message: format!("{error}; `waystone doctor --repair` brings back what was saved"),
     }
 }

@@ -148,11 +148,31 @@ pub(crate) fn update(
         "sessionId": id, "projectId": before.project_id,
         "name": name, "tags": tags, "nameBefore": before.name, "tagsBefore": before.tags,
     });
-    append_and_publish(db, scope, &operation(&before, "session.updated", at, payload))?;
+    let seq = append_and_publish(db, scope, &operation(&before, "session.updated", at, payload))?;
+    mark_changed(db, scope, id, seq)?;
     find(db, scope, id)
 }
 
-pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<Session> {
+/// The session's own fields changed: the file of its newest group holds the copy of them that counts. Returns that group.
+fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<Option<i64>> {
+    Ok(db
+        .prepare_cached(
+            "UPDATE checkpoint_group SET changed_seq = ?3
+             WHERE key = (SELECT max(g.key) FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session
+                          WHERE s.space = ?1 AND s.id = ?2)
+             RETURNING key",
+        )?
+        .query_row(params![scope.space, id.as_str(), seq], |row| row.get(0))
+        .optional()?)
+}
+
+/// Hides a session. Returns it with the group whose file is to say so.
+pub(crate) fn archive(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    at: Timestamp,
+) -> DbResult<(Session, Option<i64>)> {
     let session = find(db, scope, id)?;
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
@@ -162,7 +182,8 @@ pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timest
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?
     .execute(params![scope.space, session.checkpoint_count])?;
-    Ok(session)
+    let group = mark_changed(db, scope, id, seq)?;
+    Ok((session, group))
 }
 
 fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {

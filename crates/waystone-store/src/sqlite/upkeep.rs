@@ -9,6 +9,8 @@ use waystone_core::clock::Clock;
 use waystone_core::store::{EVENT_LIFE_MS, KEY_LIFE_MS};
 
 use super::connection::open_writer;
+use super::error::DbResult;
+use super::mirror;
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::open_private_file;
@@ -20,6 +22,8 @@ const PASSIVE_BYTES: u64 = 4 * MIB;
 const RESTART_BYTES: u64 = 64 * MIB;
 /// How much is removed in one transaction, so that writers wait only briefly.
 const EXPIRE_ROWS: usize = 1000;
+/// How many files are written before that is recorded.
+const MIRROR_PAGE: usize = 64;
 /// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(5);
@@ -69,10 +73,40 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Writes the files of groups that changed, until all are written or `deadline` has passed.
+    pub(crate) fn mirror(&mut self, deadline: Option<Instant>) -> DbResult<()> {
+        let mut after = 0;
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() > deadline);
+        loop {
+            let dirty = mirror::list_dirty(self.db()?, after, MIRROR_PAGE)?;
+            let Some(last) = dirty.last() else { return Ok(()) };
+            after = *last;
+            let mut mirrored = Vec::new();
+            for key in dirty {
+                if is_late() {
+                    break;
+                }
+                let directory = self.directory.clone();
+                let snapshot = self.db()?.unchecked_transaction()?;
+                match mirror::write(&directory, &snapshot, key) {
+                    Ok(done) => mirrored.extend(done),
+                    Err(error) => tracing::warn!(%error, "a mirror file was not written; it is tried again"),
+                }
+            }
+            // Not marked in time, they are written once more.
+            self.locked(|db| mirror::mark_mirrored(db, &mirrored))?;
+            if is_late() {
+                return Ok(());
+            }
+        }
+    }
+
     fn db(&mut self) -> rusqlite::Result<&Connection> {
         if self.db.is_none() {
             let db = open_writer(&self.directory.database())?;
             db.busy_timeout(WAIT_MAX)?;
+            // No one is promised what housekeeping commits: after a power cut it is done again.
+            db.execute_batch("PRAGMA synchronous = NORMAL;")?;
             self.db = Some(db);
         }
         Ok(self.db.as_ref().expect("it was opened above"))

@@ -96,13 +96,28 @@ impl Engine {
         Ok(matches!(read, Some(Read::Whole(_))))
     }
 
-    /// Finds and unpacks a checkpoint. The newest of a session is kept at hand.
+    /// Finds and unpacks a checkpoint. What is damaged is healed from its second copy, and read again.
     async fn read(&self, scope: &Scope, wanted: &Wanted, known: Option<Arc<Known>>) -> Result<Option<Read>> {
+        let read = self.read_once(scope, wanted, known).await?;
+        match &read {
+            Some(Read::Damaged(id, _)) if self.store.heal_checkpoint(scope, id).await? => {
+                self.read_once(scope, wanted, None).await
+            }
+            _ => Ok(read),
+        }
+    }
+
+    /// The newest of a session is kept at hand.
+    async fn read_once(&self, scope: &Scope, wanted: &Wanted, known: Option<Arc<Known>>) -> Result<Option<Read>> {
         let found = self.store.find_checkpoint(scope, wanted, known.as_ref().map(|known| &known.id)).await?;
-        let Some(StoredCheckpoint { checkpoint, chain }) = found else { return Ok(None) };
+        let Some(StoredCheckpoint { checkpoint, chain, mirror }) = found else { return Ok(None) };
         let id = checkpoint.checkpoint_id.clone();
         if let Some(known) = known.as_ref().filter(|known| known.id == id) {
-            return Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, RawValue::to_owned(&known.context)))));
+            return Ok(Some(Read::whole(LoadedCheckpoint::new(
+                checkpoint,
+                mirror,
+                RawValue::to_owned(&known.context),
+            ))));
         }
         let is_small = chain.iter().map(|packed| packed.raw_bytes).sum::<usize>() < INLINE_BYTES_MAX;
         let unpacked = offload_unless(is_small, move || {
@@ -119,7 +134,7 @@ impl Engine {
             let known = Known { id, context_hash: checkpoint.context_hash, context: context.clone().into() };
             self.recent.keep(scope.space, session, known);
         }
-        Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, context))))
+        Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, mirror, context))))
     }
 }
 

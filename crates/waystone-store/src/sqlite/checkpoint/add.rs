@@ -199,8 +199,8 @@ fn insert(
     let tags: Vec<&str> = new.metadata.tags().collect();
     db.prepare_cached(
         "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
-                                 size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                                 size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata, saved_seq)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         scope.space,
@@ -221,6 +221,7 @@ fn insert(
         new.metadata.name(),
         json!(tags).to_string(),
         json!(new.metadata).to_string(),
+        operation_seq,
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?

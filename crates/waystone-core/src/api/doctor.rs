@@ -1,0 +1,41 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a look at both copies of everything found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkup {
+    /// How many checkpoints were decoded and hashed, archived ones included.
+    pub checkpoints: u64,
+    /// How many files were compared with the database.
+    pub files: u64,
+    pub findings: Vec<Finding>,
+    /// Everything is whole, or was healed.
+    pub sound: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// The id of a checkpoint or session, or a file's path in the data directory.
+    pub subject: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FindingKind {
+    /// A row was damaged and put right from its file.
+    RowHealed,
+    /// A file was damaged or missing and written anew.
+    MirrorHealed,
+    /// A checkpoint is damaged in both copies.
+    Lost,
+    /// A file could not be put right.
+    Unhealed,
+    /// A file belongs to nothing in the database.
+    Orphan,
+    /// A checkpoint or session came back from a file.
+    Restored,
+}

@@ -1,0 +1,27 @@
+//! A look at everything that is kept, in both copies.
+
+use super::Engine;
+use crate::api::{Checkup, FindingKind};
+use crate::error::Result;
+use crate::store::Scope;
+
+impl Engine {
+    /// Decodes and hashes every checkpoint, compares the copies, and heals each from the other. `progress` is told how many groups
+    /// of checkpoints were looked at, and of how many.
+    pub async fn check_copies(&self, scope: &Scope, mut progress: impl FnMut(u64, u64)) -> Result<Checkup> {
+        let mut checkup = Checkup::default();
+        let mut after = 0;
+        while let Some(group) = self.store.check_group(scope, after, self.clock.now()).await? {
+            after = group.cursor;
+            checkup.files += 1;
+            checkup.checkpoints += group.checkpoints;
+            checkup.findings.extend(group.findings);
+            progress(checkup.files, checkup.files + group.left);
+        }
+        checkup.findings.extend(self.store.list_orphans(scope).await?);
+        let is_healed =
+            |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
+        checkup.sound = checkup.findings.iter().all(|finding| is_healed(finding.kind));
+        Ok(checkup)
+    }
+}

@@ -1,0 +1,192 @@
+//! The second copy: files that stand alone, and what is healed from what.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use waystone_core::Error;
+use waystone_core::api::FindingKind;
+use waystone_core::clock::Clock;
+use waystone_testkit::harness::context_of;
+use waystone_testkit::{Harness, audit};
+
+/// Two sessions, one of them with two groups, closed and opened again: everything is mirrored.
+async fn mirrored() -> (Harness, Vec<String>) {
+    let mut h = Harness::new();
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        ids.push(h.save("Long", json!({ "n": n, "text": "a run of many steps" })).await.checkpoint_id.to_string());
+    }
+    let named = json!({ "sessionId": "b", "context": { "k": [1, 2] }, "metadata": { "name": "first", "tags": ["x"] } });
+    ids.push(h.try_save(named).await.unwrap().checkpoint_id.to_string());
+    h.restart().await;
+    (h, ids)
+}
+
+fn files(h: &Harness) -> Vec<PathBuf> {
+    let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut files: Vec<_> = entries(&h.data_dir().join("contexts")).iter().flat_map(|folder| entries(folder)).collect();
+    files.sort();
+    files
+}
+
+async fn kinds(h: &Harness) -> Vec<FindingKind> {
+    let checkup = h.engine.check_copies(&h.scope, |_, _| {}).await.unwrap();
+    checkup.findings.iter().map(|finding| finding.kind).collect()
+}
+
+async fn everything(h: &Harness, ids: &[String]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for id in ids {
+        let loaded = h.try_load(json!({ "checkpointId": id })).await;
+        let mut loaded = serde_json::to_value(loaded.map_err(|error| error.to_string())).unwrap();
+        // How it is kept may change, and is the file's own matter until it is written again.
+        for field in ["sizeBytes", "contextSizeBytes", "blobPath"] {
+            loaded["Ok"][field] = Value::Null;
+        }
+        all.push(loaded);
+    }
+    for session in ["Long", "b"] {
+        let session = h.engine.find_session(&h.scope, &session.parse().unwrap()).await;
+        all.push(session.map_or(Value::Null, |session| json!([session.name, session.tags, session.checkpoint_count])));
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_clean_end_mirrors_every_group_into_a_file_of_plain_lines() {
+    let (h, ids) = mirrored().await;
+    let files = files(&h);
+    let names: Vec<_> =
+        files.iter().map(|path| path.strip_prefix(h.data_dir()).unwrap().display().to_string()).collect();
+    let expected = [("%4Cong", &ids[0]), ("%4Cong", &ids[32]), ("b", &ids[40])];
+    assert_eq!(names, expected.map(|(session, id)| format!("contexts/{session}/{id}.json.zst")));
+    let printed = std::process::Command::new("zstdcat").arg(&files[1]).output();
+    let printed =
+        printed.map_or_else(|_| zstd::decode_all(fs::File::open(&files[1]).unwrap()).unwrap(), |done| done.stdout);
+    let lines: Vec<Value> =
+        String::from_utf8(printed).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().map(|line| line["n"].as_u64().unwrap()).collect::<Vec<_>>(), (32..40).collect::<Vec<_>>());
+    let loaded = h.load(&ids[40].parse().unwrap()).await;
+    assert_eq!(loaded.blob_path, Some(names[2].clone()));
+    assert_eq!(kinds(&h).await, []);
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_healed_from_its_file_when_it_is_loaded() {
+    let (h, ids) = mirrored().await;
+    let before = everything(&h, &ids).await;
+    let db = audit::open(h.data_dir());
+    db.execute_batch("UPDATE checkpoint_bytes SET bytes = randomblob(length(bytes))").unwrap();
+    assert_eq!(everything(&h, &ids).await[..ids.len()], before[..ids.len()]);
+    let mut h = h;
+    h.restart().await;
+    assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before, vec![]));
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn damage_in_both_copies_is_told_and_stays_told() {
+    let (mut h, ids) = mirrored().await;
+    let file = fs::read(&files(&h)[2]).unwrap();
+    fs::write(&files(&h)[2], &file[..file.len() - 1]).unwrap();
+    audit::open(h.data_dir()).execute("UPDATE checkpoint_bytes SET bytes = x'00' WHERE checkpoint = 41", []).unwrap();
+    let error = h.try_load(json!({ "checkpointId": ids[40] })).await.unwrap_err();
+    assert!(matches!(error, Error::CheckpointCorrupt { .. }), "{error:?}");
+    assert_eq!(kinds(&h).await, [FindingKind::Lost, FindingKind::MirrorHealed]);
+    h.restart().await;
+    assert_eq!(kinds(&h).await, [FindingKind::Lost]);
+    let set_aside = fs::read_dir(h.data_dir().join("damaged")).unwrap().count();
+    assert_eq!(set_aside, 1, "a damaged file is moved away, not deleted");
+}
+
+#[tokio::test]
+async fn a_column_that_was_garbled_gets_its_value_back() {
+    let (h, ids) = mirrored().await;
+    let before = everything(&h, &ids).await;
+    let garble = [
+        "UPDATE checkpoint SET metadata = '{}' WHERE key = 41",
+        "UPDATE checkpoint SET context_hash = randomblob(32) WHERE key = 3",
+        "UPDATE checkpoint SET raw_hash = randomblob(32) WHERE key = 7",
+        "UPDATE checkpoint SET created_at_ms = 12 WHERE key = 33",
+        "UPDATE session SET tags = '[\"y\"]', name = 'z'",
+        "DELETE FROM checkpoint_bytes WHERE checkpoint = 12",
+        "UPDATE checkpoint SET archived_at_ms = 1 WHERE key = 20",
+    ];
+    for sql in garble {
+        audit::open(h.data_dir()).execute_batch(sql).unwrap();
+        let found = kinds(&h).await;
+        assert!(!found.is_empty() && found.iter().all(|kind| *kind == FindingKind::RowHealed), "{sql}: {found:?}");
+        assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before.clone(), vec![]), "{sql}");
+    }
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_deletion_is_in_the_file_before_it_is_acknowledged() {
+    let (mut h, ids) = mirrored().await;
+    h.engine.delete_checkpoint(&h.scope, &ids[5].parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"b".parse().unwrap()).await.unwrap();
+    // As after a crash: nothing is closed, and the database is lost.
+    let root = h.data_dir().to_owned();
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        fs::rename(root.join(name), root.join(format!("{name}.lost"))).unwrap();
+    }
+    h.engine.close().await;
+    repair(&h);
+    h.restart().await;
+    let listed = h.list(json!({ "limit": 1000 })).await;
+    assert_eq!(listed.len(), 39);
+    assert!(!listed.contains(&ids[5]) && !listed.contains(&ids[40]));
+    assert!(h.load(&ids[5].parse().unwrap()).await.checkpoint.archived);
+    h.check_invariants().await;
+}
+
+fn repair(h: &Harness) -> waystone_store::Repaired {
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap()
+}
+
+#[tokio::test]
+async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrored() {
+    let (mut h, ids) = mirrored().await;
+    let rename = serde_json::from_value(json!({ "name": "long run", "tags": ["t"] })).unwrap();
+    h.engine.update_session(&h.scope, &"Long".parse().unwrap(), rename).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap()).await.unwrap();
+    h.restart().await;
+    let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
+    h.engine.close().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).err().unwrap().to_string();
+    assert!(refused.contains("doctor --repair"), "{refused}");
+    assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
+
+    let repaired = repair(&h);
+    assert_eq!(repaired.damage.as_deref(), Some("it is missing"));
+    h.restart().await;
+    assert_eq!((everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await), before);
+    assert_eq!(kinds(&h).await, []);
+    h.save("Long", json!({ "n": 40 })).await;
+    assert_eq!(context_of(&h.try_load(json!({ "sessionId": "Long" })).await.unwrap()), json!({ "n": 40 }));
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_group_that_is_only_in_its_file_is_named_and_comes_back() {
+    let (mut h, ids) = mirrored().await;
+    let before = everything(&h, &ids).await;
+    let db = audit::open(h.data_dir());
+    db.execute_batch(
+        "PRAGMA foreign_keys = ON; UPDATE session SET head = NULL WHERE id = 'b'; DELETE FROM checkpoint WHERE key = 41;
+         DELETE FROM checkpoint_group WHERE key = 3; DELETE FROM session WHERE id = 'b';",
+    )
+    .unwrap();
+    drop(db);
+    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    h.engine.close().await;
+    assert_eq!(repair(&h).damage, None);
+    h.restart().await;
+    assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before, vec![]));
+    h.check_invariants().await;
+}

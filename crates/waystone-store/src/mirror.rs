@@ -1,0 +1,185 @@
+//! Mirror files: the second copy of a group of checkpoints, which stands alone.
+//!
+//! A file is a skippable zstd frame with the index, and after it one ordinary frame with all contexts, a line each, so that
+//! `zstdcat` prints them. The index holds every column of the group's rows but the bytes, and those of its session. It begins with
+//! its own hash and holds that of the frame after it: no changed byte goes unnoticed. What is in it came from the database and
+//! is compared with it in `sqlite/mirror.rs`.
+
+mod name;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use waystone_core::canon::Hash;
+use waystone_core::pack::{compress, decompress};
+
+use crate::platform::{create_private_dir, sync_directory};
+pub(crate) use name::{SUFFIX, path_of};
+
+const FORMAT: u32 = 1;
+/// One of the sixteen that mean: skip this.
+const SKIPPABLE: u32 = 0x184D_2A5A;
+const HEADER_BYTES: usize = 8;
+const HASH_BYTES: usize = 32;
+/// A group is closed at 8 MiB, and the context that closes it may have 64.
+const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
+const INDEX_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A row by the names of its columns. Bytes are `{"hex": …}`.
+pub(crate) type Columns = Map<String, Value>;
+
+/// A group of checkpoints, as either copy holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) row: Columns,
+    pub(crate) session: Columns,
+    pub(crate) checkpoints: Vec<Saved>,
+}
+
+/// A checkpoint with its text; without it when that is damaged in this copy.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Saved {
+    pub(crate) columns: Columns,
+    pub(crate) text: Option<Vec<u8>>,
+}
+
+impl Saved {
+    /// Whether `text` is what was saved.
+    pub(crate) fn is_text(&self, text: &[u8]) -> bool {
+        self.columns.get("raw_hash").and_then(hash_of) == Some(Hash::of(text))
+    }
+}
+
+fn hash_of(value: &Value) -> Option<Hash> {
+    let bytes = hex::decode(value.get("hex")?.as_str()?).ok()?;
+    Some(Hash(bytes.try_into().ok()?))
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    format: u32,
+    group: Columns,
+    session: Columns,
+    checkpoints: Vec<Entry>,
+    frame_bytes: u64,
+    frame_sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// Where its text is among all texts; not there when it was damaged beyond repair.
+    text_at: Option<(usize, usize)>,
+    columns: Columns,
+}
+
+/// A file that is not what was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Damaged(&'static str);
+
+pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
+    let (mut texts, mut entries) = (Vec::new(), Vec::new());
+    for saved in &group.checkpoints {
+        let text_at = saved.text.as_ref().map(|text| {
+            let at = texts.len();
+            texts.extend_from_slice(text);
+            texts.push(b'\n');
+            (at, text.len())
+        });
+        entries.push(Entry { text_at, columns: saved.columns.clone() });
+    }
+    let frame = compress(&texts, &[])?;
+    let index = Index {
+        format: FORMAT,
+        group: group.row.clone(),
+        session: group.session.clone(),
+        checkpoints: entries,
+        frame_bytes: frame.len() as u64,
+        frame_sha256: Hash::of(&frame).to_string(),
+    };
+    let index = compress(&serde_json::to_vec(&index)?, &[])?;
+    let length = u32::try_from(HASH_BYTES + index.len()).map_err(io::Error::other)?;
+    let mut file = Vec::with_capacity(HEADER_BYTES + HASH_BYTES + index.len() + frame.len());
+    file.extend_from_slice(&SKIPPABLE.to_le_bytes());
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(&Hash::of(&index).0);
+    file.extend_from_slice(&index);
+    file.extend_from_slice(&frame);
+    Ok(file)
+}
+
+pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
+    let (index, frame) = split(file)?;
+    if Hash::of(frame).to_string() != index.frame_sha256 || frame.len() as u64 != index.frame_bytes {
+        return Err(Damaged("its contexts do not have the hash they were written with"));
+    }
+    let texts = decompress(frame, TEXT_BYTES_MAX, &[]).map_err(|_| Damaged("its contexts do not decode"))?;
+    let checkpoints = index.checkpoints.into_iter().map(|Entry { text_at, columns }| {
+        let mut saved = Saved { columns, text: None };
+        if let Some((at, length)) = text_at {
+            let text = texts.get(at..).and_then(|rest| rest.get(..length)).ok_or(Damaged("a context is cut short"))?;
+            if !saved.is_text(text) {
+                return Err(Damaged("a context does not have the hash it was saved with"));
+            }
+            saved.text = Some(text.to_vec());
+        }
+        Ok(saved)
+    });
+    Ok(Group { row: index.group, session: index.session, checkpoints: checkpoints.collect::<Result<_, _>>()? })
+}
+
+/// The index, checked, and the bytes after it.
+fn split(file: &[u8]) -> Result<(Index, &[u8]), Damaged> {
+    let (header, rest) = file.split_at_checked(HEADER_BYTES).ok_or(Damaged("it is cut short"))?;
+    let (magic, length) = header.split_at(4);
+    let length = u32::from_le_bytes(length.try_into().map_err(|_| Damaged("it is cut short"))?) as usize;
+    if magic != SKIPPABLE.to_le_bytes() {
+        return Err(Damaged("it does not begin as a mirror does"));
+    }
+    let (payload, frame) = rest.split_at_checked(length).ok_or(Damaged("its index is cut short"))?;
+    let (hash, index) = payload.split_at_checked(HASH_BYTES).ok_or(Damaged("its index is cut short"))?;
+    if Hash::of(index).0 != hash {
+        return Err(Damaged("its index does not have the hash it was written with"));
+    }
+    let index = decompress(index, INDEX_BYTES_MAX, &[]).map_err(|_| Damaged("its index does not decode"))?;
+    let index: Index = serde_json::from_slice(&index).map_err(|_| Damaged("its index cannot be read"))?;
+    if index.format != FORMAT {
+        return Err(Damaged("it has a format that this version does not know"));
+    }
+    Ok((index, frame))
+}
+
+/// Writes a whole file in place of the one before: it is there as it was or as it is now, whatever happens.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
+    let is_new = !folder.exists();
+    create_private_dir(folder)?;
+    if is_new {
+        folder.ancestors().skip(1).take(2).try_for_each(sync_directory)?;
+    }
+    let fresh = path.with_extension("new");
+    // What an earlier attempt left is not written to again: a file whose sync failed once is not to be trusted.
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written =
+        write_synced(&fresh, bytes).and_then(|()| fs::rename(&fresh, path)).and_then(|()| sync_directory(folder));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file: File = options.open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

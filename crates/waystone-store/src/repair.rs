@@ -1,0 +1,67 @@
+//! A database brought back from its mirror files, by a process that has the directory alone.
+//!
+//! The new database is made beside the damaged one and takes its place at the end: a crash on the way leaves what was there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use waystone_core::api::Finding;
+use waystone_core::clock::{Clock, Timestamp};
+
+use crate::OpenError;
+use crate::directory::DataDirectory;
+use crate::lock::take_alone;
+use crate::platform::{create_private_dir, sync_directory};
+use crate::sqlite::{import_files, list_files, make_new, why_unusable};
+
+/// What was done.
+#[derive(Debug)]
+pub struct Repaired {
+    /// Why the database was replaced, if it was.
+    pub damage: Option<String>,
+    /// Where the damaged one is now.
+    pub set_aside: Option<PathBuf>,
+    pub findings: Vec<Finding>,
+}
+
+/// Brings back what is in mirror files and not in the database; a database that cannot be used is replaced. `progress` is told how
+/// much is done, and of how much.
+pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, OpenError> {
+    let directory = DataDirectory::prepare(root)?;
+    let _alone = take_alone(&directory)?;
+    let (now, files) = (clock.now(), list_files(&directory));
+    let Some(damage) = why_unusable(&directory)? else {
+        let findings = import_files(&directory, &directory.database(), &files, now, progress)?;
+        return Ok(Repaired { damage: None, set_aside: None, findings });
+    };
+    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+    let fresh = directory.root().join("rebuild");
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh).map_err(unusable)?;
+    }
+    create_private_dir(&fresh).map_err(unusable)?;
+    let database = fresh.join("waystone.db");
+    make_new(&database, now)?;
+    let findings = import_files(&directory, &database, &files, now, progress)?;
+    let set_aside = set_aside(&directory, now).map_err(unusable)?;
+    fs::rename(&database, directory.database()).map_err(unusable)?;
+    sync_directory(directory.root()).map_err(unusable)?;
+    fs::remove_dir_all(&fresh).map_err(unusable)?;
+    Ok(Repaired { damage: Some(damage), set_aside, findings })
+}
+
+/// Moves a database with its log to where it can be looked at.
+fn set_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
+    let folder = directory.damaged(at);
+    let mut is_moved = false;
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        let path = directory.root().join(name);
+        if path.exists() {
+            create_private_dir(&folder)?;
+            fs::rename(&path, folder.join(name))?;
+            is_moved = true;
+        }
+    }
+    Ok(is_moved.then_some(folder))
+}

@@ -1,0 +1,172 @@
+//! Groups of checkpoints between the database and their mirror files: read from rows, written to files, and rows healed from files.
+//!
+//! What is dirty is read from the database, never from memory: whoever keeps house next goes on. Files are written by one process at
+//! a time, which holds `mirror.lock` from the moment it reads the rows, so no older state replaces a newer one. Healing is in [`heal`].
+
+mod heal;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Value, json};
+use waystone_core::canon::Hash;
+use waystone_core::id::CheckpointId;
+use waystone_core::pack::Packed;
+
+use super::error::{DbResult, file_error, unreadable};
+use crate::directory::DataDirectory;
+use crate::mirror::{self, Columns, Group, Saved};
+use crate::platform::open_private_file;
+pub(crate) use heal::{Trust, heal, insert, is_same, recount};
+
+/// A group whose file is written, and the number of the newest change that is in it.
+pub(crate) type Mirrored = (i64, i64);
+
+/// Up to `limit` groups whose files do not hold all that the database does.
+pub(crate) fn list_dirty(db: &Connection, after: i64, limit: usize) -> DbResult<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT key FROM checkpoint_group WHERE mirrored_seq < changed_seq AND key > ?1 ORDER BY key LIMIT ?2",
+    )?;
+    let keys = statement.query_map(params![after, limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(keys)
+}
+
+pub(crate) fn mark_mirrored(db: &Connection, mirrored: &[Mirrored]) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached("UPDATE checkpoint_group SET mirrored_seq = ?2 WHERE key = ?1")?;
+    mirrored.iter().try_for_each(|(key, seq)| statement.execute(params![key, seq]).map(drop))
+}
+
+/// Writes the file of a group whole. A context that is damaged in the database is taken over from the file before.
+pub(crate) fn write(directory: &DataDirectory, db: &Connection, key: i64) -> DbResult<Option<Mirrored>> {
+    let lock_path = directory.mirror_lock();
+    let lock = open_private_file(&lock_path).map_err(|error| file_error(&lock_path, &error))?;
+    lock.lock().map_err(|error| file_error(&lock_path, &error))?;
+    let Some(mut group) = read_group(db, key)? else { return Ok(None) };
+    let path = directory.root().join(path_of(&group)?);
+    if group.checkpoints.iter().any(|saved| saved.text.is_none())
+        && let Ok(Ok(before)) = read_file(&path)
+    {
+        take_over_texts(&mut group, before);
+    }
+    let failed = |error: &io::Error| file_error(&path, error);
+    let bytes = mirror::encode(&group).map_err(|error| failed(&error))?;
+    if mirror::decode(&bytes).as_ref() != Ok(&group) {
+        return Err(unreadable("a mirror file", "it does not decode to what it was made from"));
+    }
+    mirror::replace(&path, &bytes).map_err(|error| failed(&error))?;
+    Ok(Some((key, changed_seq(&group))))
+}
+
+pub(crate) fn read_file(path: &std::path::Path) -> io::Result<Result<Group, mirror::Damaged>> {
+    Ok(mirror::decode(&fs::read(path)?))
+}
+
+fn take_over_texts(group: &mut Group, before: Group) {
+    let mut texts: HashMap<Value, Vec<u8>> = before
+        .checkpoints
+        .into_iter()
+        .filter_map(|saved| Some((saved.columns.get("id")?.clone(), saved.text?)))
+        .collect();
+    for saved in group.checkpoints.iter_mut().filter(|saved| saved.text.is_none()) {
+        let text = saved.columns.get("id").and_then(|id| texts.remove(id));
+        saved.text = text.filter(|text| saved.is_text(text));
+    }
+}
+
+pub(crate) fn changed_seq(group: &Group) -> i64 {
+    group.row.get("changed_seq").and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Where the file of a group is, from the data directory.
+pub(crate) fn path_of(group: &Group) -> DbResult<PathBuf> {
+    let id = |columns: &Columns| columns.get("id").and_then(Value::as_str).map(str::to_owned);
+    let (session, group) = (id(&group.session), id(&group.row));
+    session
+        .zip(group)
+        .map(|(session, group)| mirror::path_of(&session, &group))
+        .ok_or_else(|| unreadable("an id", "it is missing"))
+}
+
+/// A group as the database has it.
+pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
+    let one = |sql: &str| -> DbResult<Option<Columns>> {
+        Ok(db.prepare_cached(sql)?.query_row(params![key], columns).optional()?)
+    };
+    let row = one("SELECT * FROM checkpoint_group WHERE key = ?1")?;
+    let session = one("SELECT s.* FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1")?;
+    let (Some(mut row), Some(session)) = (row, session) else { return Ok(None) };
+    // It says what the file holds, so it is not part of what is held.
+    row.remove("mirrored_seq");
+    let mut statement = db.prepare_cached(
+        "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id FROM checkpoint AS c
+         WHERE c.group_key = ?1 ORDER BY c.seq",
+    )?;
+    let mut rows = statement.query(params![key])?;
+    let mut texts: HashMap<i64, (CheckpointId, Vec<u8>)> = HashMap::new();
+    let mut checkpoints = Vec::new();
+    while let Some(row) = rows.next()? {
+        let columns = columns(row)?;
+        let text = unpack(db, row, &texts)?;
+        if let (Some(text), Some(id)) =
+            (&text, columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()))
+        {
+            texts.insert(row.get("key")?, (id, text.clone()));
+        }
+        checkpoints.push(Saved { columns, text });
+    }
+    Ok(Some(Group { row, session, checkpoints }))
+}
+
+/// The text of a checkpoint, from those before it; `None` when it is damaged.
+fn unpack(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (CheckpointId, Vec<u8>)>) -> DbResult<Option<Vec<u8>>> {
+    let bytes: Option<Vec<u8>> = db
+        .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
+        .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
+        .optional()?;
+    let base = row.get::<_, Option<i64>>("base")?.map(|key| texts.get(&key));
+    let (Some(bytes), Ok(raw_hash), Ok(raw_bytes)) = (bytes, row.get("raw_hash"), row.get("raw_bytes")) else {
+        return Ok(None);
+    };
+    let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash(raw_hash), base };
+    Ok(match base {
+        None => packed(None).unpack(&[]).ok(),
+        Some(Some((id, text))) => packed(Some(id.clone())).unpack(text).ok(),
+        Some(None) => None,
+    })
+}
+
+/// A row by the names of its columns.
+fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+    let names = row.as_ref().column_names();
+    names.enumerate().map(|(at, name)| Ok((name.to_owned(), to_json(row.get_ref(at)?)))).collect()
+}
+
+fn to_json(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Blob(bytes) => json!({ "hex": hex::encode(bytes) }),
+    }
+}
+
+pub(crate) fn to_sql(value: &Value) -> rusqlite::types::Value {
+    use rusqlite::types::Value as Sql;
+    match value {
+        Value::Null => Sql::Null,
+        Value::Bool(truth) => Sql::Integer(i64::from(*truth)),
+        Value::Number(number) => {
+            number.as_i64().map_or_else(|| Sql::Real(number.as_f64().unwrap_or(0.0)), Sql::Integer)
+        }
+        Value::String(text) => Sql::Text(text.clone()),
+        other => match other.get("hex").and_then(Value::as_str).and_then(|text| hex::decode(text).ok()) {
+            Some(bytes) => Sql::Blob(bytes),
+            None => Sql::Text(other.to_string()),
+        },
+    }
+}

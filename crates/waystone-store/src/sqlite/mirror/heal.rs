@@ -1,0 +1,166 @@
+//! Rows put right from their mirror file. A file proves itself by its hashes; a row does so only by the hash of its text.
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use waystone_core::pack::pack;
+
+use super::{changed_seq, path_of, read_file, read_group, to_sql};
+use crate::directory::DataDirectory;
+use crate::mirror::{Columns, Group, Saved};
+use crate::sqlite::error::{DbError, DbResult, unreadable};
+
+/// How much of a file's copy counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The texts: a checkpoint's never changes.
+    Texts,
+    /// Every column too, if the file holds the newest state of the group.
+    Columns,
+}
+
+/// Columns that say how bytes are kept, or that change without being mirrored.
+const NOT_COMPARED: [&str; 8] = [
+    "base",
+    "size_bytes",
+    "accessed_seq",
+    "last_accessed_at_ms",
+    "head",
+    "checkpoint_count",
+    "mirrored_seq",
+    "parent_id",
+];
+
+/// Puts right in the database what is damaged there and whole in the file. Returns the ids of what was healed.
+pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: Trust) -> DbResult<Vec<String>> {
+    let Some(group) = read_group(db, key)? else { return Ok(Vec::new()) };
+    let Ok(Ok(copy)) = read_file(&directory.root().join(path_of(&group)?)) else { return Ok(Vec::new()) };
+    let mut healed = Vec::new();
+    if copy.row.get("key") != group.row.get("key") {
+        return Ok(healed);
+    }
+    let trust = if changed_seq(&copy) == changed_seq(&group) { trust } else { Trust::Texts };
+    for saved in &copy.checkpoints {
+        let here = group.checkpoints.iter().find(|here| here.columns.get("key") == saved.columns.get("key"));
+        if heal_checkpoint(db, here, saved, trust)? {
+            healed.push(saved.columns.get("id").and_then(Value::as_str).unwrap_or_default().to_owned());
+        }
+    }
+    if trust == Trust::Columns && is_newest(db, &group)? && heal_columns(db, "session", &group.session, &copy.session)?
+    {
+        healed.push(copy.session.get("id").and_then(Value::as_str).unwrap_or_default().to_owned());
+    }
+    if !healed.is_empty() {
+        recount(db)?;
+        db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![key])?;
+    }
+    Ok(healed)
+}
+
+/// Whether the two copies say the same.
+pub(crate) fn is_same(db: &Connection, group: &Group, copy: &Group) -> DbResult<bool> {
+    let mut pairs = group.checkpoints.iter().zip(&copy.checkpoints);
+    let are_same = group.checkpoints.len() == copy.checkpoints.len()
+        && pairs.all(|(a, b)| a.text == b.text && differing(&a.columns, &b.columns).is_empty())
+        && differing(&group.row, &copy.row).is_empty();
+    Ok(are_same && (!is_newest(db, group)? || differing(&group.session, &copy.session).is_empty()))
+}
+
+fn is_newest(db: &Connection, group: &Group) -> DbResult<bool> {
+    let session = group.session.get("key").and_then(Value::as_i64);
+    let newest: Option<i64> = db
+        .prepare_cached("SELECT max(key) FROM checkpoint_group WHERE session = ?1")?
+        .query_row(params![session], |row| row.get(0))?;
+    Ok(newest == group.row.get("key").and_then(Value::as_i64))
+}
+
+/// The columns that both have and that differ.
+fn differing<'a>(here: &'a Columns, copy: &'a Columns) -> Vec<(&'a str, &'a Value)> {
+    let differs = |(name, value): &(&'a String, &'a Value)| {
+        !NOT_COMPARED.contains(&name.as_str()) && here.get(name.as_str()).is_some_and(|other| other != *value)
+    };
+    copy.iter().filter(differs).map(|(name, value)| (name.as_str(), value)).collect()
+}
+
+fn heal_checkpoint(db: &Connection, here: Option<&Saved>, copy: &Saved, trust: Trust) -> DbResult<bool> {
+    let key = copy.columns.get("key").and_then(Value::as_i64);
+    let Some(here) = here else {
+        if trust != Trust::Columns || copy.text.is_none() {
+            return Ok(false);
+        }
+        let columns: Columns =
+            copy.columns.iter().filter(|(name, _)| *name != "parent_id" && *name != "base").map(own).collect();
+        insert(db, "checkpoint", &columns)?;
+        write_text(db, key, copy)?;
+        return Ok(true);
+    };
+    let mut is_healed = false;
+    if here.text.is_none() && copy.text.is_some() {
+        write_text(db, key, copy)?;
+        is_healed = true;
+    }
+    if trust == Trust::Columns {
+        is_healed |= heal_columns(db, "checkpoint", &here.columns, &copy.columns)?;
+    }
+    Ok(is_healed)
+}
+
+fn own((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+/// Gives a row the values that the copy has.
+fn heal_columns(db: &Connection, table: &str, here: &Columns, copy: &Columns) -> DbResult<bool> {
+    let differing = differing(here, copy);
+    for (name, value) in &differing {
+        // The name is one of the table's own columns: it is in `here`, which was read from it.
+        db.execute(
+            &format!("UPDATE {table} SET \"{name}\" = ?2 WHERE key = ?1"),
+            params![here.get("key").and_then(Value::as_i64), to_sql(value)],
+        )?;
+    }
+    Ok(!differing.is_empty())
+}
+
+/// Writes the text of `copy` as bytes that stand alone.
+fn write_text(db: &Connection, key: Option<i64>, copy: &Saved) -> DbResult<()> {
+    let text = copy.text.as_deref().unwrap_or_default();
+    let packed = pack(text).map_err(|error| unreadable("a mirror file", error))?;
+    db.execute(
+        "UPDATE checkpoint SET base = NULL, raw_hash = ?2, raw_bytes = ?3, size_bytes = ?4 WHERE key = ?1",
+        params![key, packed.raw_hash.0, packed.raw_bytes, packed.bytes.len()],
+    )?;
+    db.execute(
+        "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)",
+        params![key, packed.bytes],
+    )?;
+    Ok(())
+}
+
+/// Inserts a row with those of `columns` that the table has.
+pub(crate) fn insert(db: &Connection, table: &str, columns: &Columns) -> DbResult<i64> {
+    let known: Vec<String> = db
+        .prepare_cached("SELECT name FROM pragma_table_info(?1)")?
+        .query_map(params![table], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let columns: Vec<(&String, &Value)> = known.iter().filter_map(|name| columns.get_key_value(name)).collect();
+    let names: Vec<String> = columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+    let marks = vec!["?"; names.len()].join(", ");
+    let sql = format!("INSERT INTO {table} ({}) VALUES ({marks})", names.join(", "));
+    db.prepare_cached(&sql)?.execute(rusqlite::params_from_iter(columns.iter().map(|(_, value)| to_sql(value))))?;
+    Ok(db.last_insert_rowid())
+}
+
+/// Counts anew what sessions and the space keep count of.
+pub(crate) fn recount(db: &Connection) -> DbResult<()> {
+    db.execute_batch(
+        "UPDATE session AS s SET
+             head = (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1),
+             checkpoint_count = (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL),
+             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key);
+         UPDATE space AS p SET
+             session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
+             checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
+             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space);",
+    )
+    .map_err(DbError::from)
+}

@@ -1,0 +1,72 @@
+//! `waystone doctor`
+
+use std::path::Path;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use waystone_core::Engine;
+use waystone_core::api::{Checkup, Finding, FindingKind};
+use waystone_core::clock::Clock;
+use waystone_core::store::Scope;
+
+use super::render::{Out, table};
+
+/// Brings the database back from the files before it is opened. Says on standard error what was done.
+pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+    let bar = bar("reading files");
+    let repaired = waystone_store::repair(root, clock, &mut |done, total| advance(&bar, done, total))?;
+    bar.finish_and_clear();
+    let mut notes = Vec::new();
+    if let Some(damage) = repaired.damage {
+        notes.push(format!("the database was rebuilt from its files: {damage}"));
+    }
+    if let Some(folder) = repaired.set_aside {
+        notes.push(format!("the damaged one is in {}", folder.display()));
+    }
+    super::warn(&notes);
+    Ok(repaired.findings)
+}
+
+/// Compares and heals the copies of everything. `before` is what a repair found.
+pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out, before: Vec<Finding>) -> anyhow::Result<()> {
+    let bar = bar("comparing");
+    let mut checkup = engine.check_copies(scope, |done, total| advance(&bar, done, total)).await?;
+    bar.finish_and_clear();
+    checkup.findings.splice(0..0, before);
+    out.print(&checkup, show)?;
+    anyhow::ensure!(checkup.sound, "not everything is whole");
+    Ok(())
+}
+
+fn show(checkup: &Checkup) -> String {
+    let rows = checkup
+        .findings
+        .iter()
+        .map(|finding| vec![word(finding.kind).to_owned(), finding.subject.clone(), finding.message.clone()]);
+    let found = match checkup.findings.is_empty() {
+        true => "Both copies of everything are whole.\n".to_owned(),
+        false => table(&["WHAT", "WHERE", "WHY"], rows),
+    };
+    format!("{} checkpoints in {} files were checked.\n{found}", checkup.checkpoints, checkup.files)
+}
+
+fn word(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::RowHealed | FindingKind::MirrorHealed => "healed",
+        FindingKind::Restored => "restored",
+        FindingKind::Lost => "lost",
+        FindingKind::Unhealed => "damaged",
+        FindingKind::Orphan => "orphan",
+    }
+}
+
+/// Shown on standard error, and only on a terminal.
+fn bar(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {eta}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
+}
+
+fn advance(bar: &ProgressBar, done: u64, total: u64) {
+    bar.set_length(total);
+    bar.set_position(done);
+}
