@@ -141,7 +141,46 @@ pub(crate) fn report(error: &anyhow::Error, json: bool) {
 
 #[cfg(test)]
 mod tests {
+    use schemars::{JsonSchema, schema_for};
+    use waystone_core::api::{ListCheckpoints, ListSessions, LoadCheckpoint, SaveCheckpoint, UpdateSession};
+
     use super::*;
+    use crate::settings::kebab_case;
+
+    /// The arguments of these commands, as they are typed.
+    fn arguments_of(commands: &[&str]) -> Vec<String> {
+        let named = |arg: &clap::Arg| arg.get_long().unwrap_or(arg.get_id().as_str()).to_owned();
+        let of = |path: &&str| {
+            let mut command = Arguments::command();
+            for name in path.split(' ') {
+                command = command.find_subcommand(name).expect(name).clone();
+            }
+            command.get_arguments().map(named).collect::<Vec<_>>()
+        };
+        commands.iter().flat_map(of).collect()
+    }
+
+    /// A field is an argument of the same name: `agentId` is `--agent`, `idempotencyKey` is `--idempotency-key`.
+    fn check<Request: JsonSchema>(commands: &[&str], renamed: &[(&str, &str)]) {
+        let (arguments, schema) = (arguments_of(commands), schema_for!(Request));
+        let fields = schema.as_value()["properties"].as_object().unwrap();
+        assert!(!fields.is_empty());
+        for field in fields.keys() {
+            let renamed = renamed.iter().find(|(from, _)| from == field).map(|(_, to)| (*to).to_owned());
+            let argument = renamed.unwrap_or_else(|| kebab_case(field.strip_suffix("Id").unwrap_or(field)));
+            assert!(arguments.contains(&argument), "`{field}` is not `{argument}` of {commands:?}: {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_request_is_an_argument() {
+        let filters = [("projectId", "in"), ("tags", "tag")];
+        check::<SaveCheckpoint>(&["checkpoint save"], &[("projectId", "in"), ("context", "file")]);
+        check::<LoadCheckpoint>(&["checkpoint show"], &[("sessionId", "latest")]);
+        check::<ListCheckpoints>(&["checkpoint list"], &filters);
+        check::<ListSessions>(&["session list"], &filters);
+        check::<UpdateSession>(&["session rename", "session tag"], &[]);
+    }
 
     #[test]
     fn the_arguments_do_not_contradict_each_other() {

@@ -147,19 +147,24 @@ pub(crate) const SETTINGS: [Setting; 11] = [
 
 impl Setting {
     pub(crate) fn flag(&self) -> String {
-        self.key.chars().fold(String::new(), |mut flag, c| {
-            if c.is_ascii_uppercase() {
-                flag.push('-');
-            }
-            flag.push(c.to_ascii_lowercase());
-            flag
-        })
+        kebab_case(self.key)
     }
 
     /// `dataDir` says where the file is, so it cannot stand in it.
     pub(crate) fn is_in_file(&self) -> bool {
         self.key != DATA_DIR
     }
+}
+
+/// A name of the wire as a flag.
+pub(crate) fn kebab_case(name: &str) -> String {
+    name.chars().fold(String::new(), |mut flag, c| {
+        if c.is_ascii_uppercase() {
+            flag.push('-');
+        }
+        flag.push(c.to_ascii_lowercase());
+        flag
+    })
 }
 
 /// What was given as flags.

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use waystone_core::api::{
     Checkpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
 };
-use waystone_core::id::{CheckpointId, SessionId};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, json};
 
@@ -17,29 +18,12 @@ use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List a session's checkpoints, newest first
-    List {
-        /// The session's id, from `session list`
-        session: SessionId,
-        /// Only checkpoints whose name, tags or metadata contain these words
-        #[arg(long)]
-        query: Option<String>,
-        /// Only checkpoints with this tag; may be given several times
-        #[arg(long = "tag", value_name = "TAG")]
-        tags: Vec<String>,
-        /// How many to show, 1 to 1000
-        #[arg(long, default_value_t = ListCheckpoints::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Go on after the page that printed this cursor
-        #[arg(long)]
-        cursor: Option<String>,
-    },
+    /// List checkpoints, of a session or of all, newest first
+    List(List),
     /// Print a checkpoint: what is known of it, and its context
-    Show {
-        /// Its id, from the list
-        checkpoint: CheckpointId,
-    },
-    /// Save a JSON file as a checkpoint; `-` reads standard input
+    Show(Show),
+    /// Save a JSON file as a checkpoint
+    #[command(allow_missing_positional = true)]
     Save(Save),
     /// Delete a checkpoint; it is kept for a while and loads by its id
     Delete {
@@ -52,10 +36,56 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only checkpoints of this session; its id is in `session list`
+    session: Option<SessionId>,
+    /// Only checkpoints of this project
+    #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
+    project: Option<ProjectId>,
+    /// Only checkpoints whose name, tags or metadata contain these words
+    #[arg(long, value_name = "WORDS")]
+    query: Option<String>,
+    /// Only checkpoints with this tag; may be given several times
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Only checkpoints saved by this agent
+    #[arg(long)]
+    agent: Option<AgentId>,
+    /// Only checkpoints saved with this workflow id
+    #[arg(long)]
+    workflow: Option<WorkflowId>,
+    /// Only checkpoints saved at or after this time, such as 2026-11-01 or 2026-11-01T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Only checkpoints saved before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    /// How many to show, 1 to 1000
+    #[arg(long, default_value_t = ListCheckpoints::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// How many to skip
+    #[arg(long, default_value_t = 0)]
+    offset: u32,
+    /// Go on after the page that printed this cursor
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Show {
+    /// Its id, from the list
+    checkpoint: Option<CheckpointId>,
+    /// The newest checkpoint of this session
+    #[arg(long, value_name = "SESSION")]
+    latest: Option<SessionId>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Save {
-    /// The session's id; one that does not exist is made
-    session: SessionId,
-    /// A file with a JSON object
+    /// The session's id; one that is left out or does not exist is made
+    session: Option<SessionId>,
+    /// A file with a JSON object; `-` reads standard input
     file: PathBuf,
     /// A name to find it by; a named checkpoint is never pruned
     #[arg(long)]
@@ -63,6 +93,27 @@ pub(crate) struct Save {
     /// A tag to find it by; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Other fields to find it by; `--name` and `--tag` win over a name and tags in it
+    #[arg(long, value_name = "JSON", value_parser = |text: &str| object(text.as_bytes()))]
+    metadata: Option<Map<String, Value>>,
+    /// The project of a session that is made
+    #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
+    project: Option<ProjectId>,
+    /// Who saves
+    #[arg(long)]
+    agent: Option<AgentId>,
+    /// What kind of work the session runs
+    #[arg(long)]
+    workflow: Option<WorkflowId>,
+    /// Fail unless this is the session's newest checkpoint
+    #[arg(long, value_name = "CHECKPOINT")]
+    expected_checkpoint: Option<CheckpointId>,
+    /// The checkpoint of this session that the context continues; the newest when left out
+    #[arg(long, value_name = "CHECKPOINT")]
+    parent_checkpoint: Option<CheckpointId>,
+    /// A retry with the same key and the same request gets the first answer, for 24 hours
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<IdempotencyKey>,
     /// Save even if nothing changed
     #[arg(long)]
     force: bool,
@@ -70,23 +121,23 @@ pub(crate) struct Save {
 
 pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
     match command {
-        Command::List { session, query, tags, limit, cursor } => {
-            let request =
-                ListCheckpoints { session_id: Some(session), query, tags, limit, cursor, ..Default::default() };
-            let page = engine.list_checkpoints(scope, request).await?;
+        Command::List(list) => {
+            let one_session = list.session.is_some();
+            let page = engine.list_checkpoints(scope, list.into_request()).await?;
             out.print(&page, |page| {
                 if page.checkpoints.is_empty() {
                     return "No checkpoints match.".to_owned();
                 }
-                let header = ["CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
+                let header = ["SESSION", "CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
+                let first = usize::from(one_session);
+                let rows = page.checkpoints.iter().map(|checkpoint| row(checkpoint).split_off(first));
                 let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
-                table(&header, page.checkpoints.iter().map(row)) + &more.unwrap_or_default()
+                table(&header[first..], rows) + &more.unwrap_or_default()
             })
         }
-        Command::Show { checkpoint } => {
-            let request = LoadCheckpoint { checkpoint_id: Some(checkpoint), session_id: None };
-            let loaded = engine.load_checkpoint(scope, request).await?;
-            out.print(&loaded, show)
+        Command::Show(Show { checkpoint, latest }) => {
+            let request = LoadCheckpoint { checkpoint_id: checkpoint, session_id: latest };
+            out.print(&engine.load_checkpoint(scope, request).await?, show)
         }
         Command::Delete { checkpoint, yes } => {
             confirm(yes, &format!("Delete checkpoint {checkpoint}?"))?;
@@ -103,9 +154,28 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
                     SaveStatus::SkippedUnchanged => "unchanged, kept",
                     SaveStatus::Volatile => "held until the process ends:",
                 };
-                let line = format!("{done} {} ({})\n", saved.checkpoint_id, bytes(saved.size_bytes));
+                let (id, session, size) = (&saved.checkpoint_id, &saved.session_id, bytes(saved.size_bytes));
+                let line = format!("{done} {id} in session {session} ({size})\n");
                 saved.warnings.iter().fold(line, |text, warning| text + "warning: " + warning + "\n")
             })
+        }
+    }
+}
+
+impl List {
+    fn into_request(self) -> ListCheckpoints {
+        ListCheckpoints {
+            session_id: self.session,
+            project_id: self.project,
+            query: self.query,
+            tags: self.tags,
+            workflow_id: self.workflow,
+            agent_id: self.agent,
+            since: self.since,
+            until: self.until,
+            limit: self.limit,
+            offset: self.offset,
+            cursor: self.cursor,
         }
     }
 }
@@ -113,28 +183,32 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
 impl Save {
     fn into_request(self, bytes_max: u64) -> anyhow::Result<SaveCheckpoint> {
         let text = read_file(&self.file, bytes_max)?;
-        let named = || self.file.display().to_string();
-        let value = json::parse_strict(&text).map_err(|error| Error::InvalidInput(format!("{}: {error}", named())))?;
-        let Value::Object(context) = value else {
-            return Err(Error::InvalidInput(format!("{}: a context is a JSON object", named())).into());
-        };
-        let mut metadata = Map::new();
+        let named = |error| Error::InvalidInput(format!("{}: {error}", self.file.display()));
+        let context = object(&text).map_err(named)?;
+        let mut metadata = self.metadata.unwrap_or_default();
         metadata.extend(self.name.map(|name| ("name".to_owned(), name.into())));
         if !self.tags.is_empty() {
             metadata.insert("tags".to_owned(), self.tags.into());
         }
         Ok(SaveCheckpoint {
-            session_id: Some(self.session),
+            session_id: self.session,
             context,
             metadata: Some(Metadata::new(metadata).map_err(Error::InvalidInput)?),
             force: self.force,
-            project_id: None,
-            agent_id: None,
-            workflow_id: None,
-            expected_checkpoint_id: None,
-            parent_checkpoint_id: None,
-            idempotency_key: None,
+            project_id: self.project,
+            agent_id: self.agent,
+            workflow_id: self.workflow,
+            expected_checkpoint_id: self.expected_checkpoint,
+            parent_checkpoint_id: self.parent_checkpoint,
+            idempotency_key: self.idempotency_key,
         })
+    }
+}
+
+fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
+    match json::parse_strict(text)? {
+        Value::Object(object) => Ok(object),
+        _ => Err("it is not a JSON object".to_owned()),
     }
 }
 
@@ -157,6 +231,7 @@ fn read_file(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
 
 fn row(checkpoint: &Checkpoint) -> Vec<String> {
     vec![
+        checkpoint.session_id.to_string(),
         checkpoint.checkpoint_id.to_string(),
         time(checkpoint.created_at),
         bytes(checkpoint.size_bytes),

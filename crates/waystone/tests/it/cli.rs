@@ -46,6 +46,59 @@ fn a_person_can_save_list_and_show() {
 }
 
 #[test]
+fn a_person_can_say_all_that_a_program_can() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));
+    let file = file.to_str().unwrap();
+    let run = |arguments: &[&str]| waystone(&data, arguments);
+    let save = |n: u32, arguments: &[&str]| {
+        std::fs::write(file, format!(r#"{{"n":{n}}}"#)).unwrap();
+        run(&[&["checkpoint", "save", "--json"], arguments].concat())
+    };
+    let reply = |output: &Output| serde_json::from_str::<Value>(&stdout(output)).unwrap();
+    let first = reply(&save(1, &[file, "--in", "p1", "--agent", "a", "--workflow", "w", "--idempotency-key", "k"]));
+    let (session, id) = (first["sessionId"].as_str().unwrap(), first["checkpointId"].as_str().unwrap());
+    let metadata = r#"{"ticket":"T-7","name":"lost"}"#;
+    let second = &["other", file, "--in", "p2", "--metadata", metadata, "--name", "kept", "--tag", "t"];
+    let second = reply(&save(2, second));
+    let (second_id, before_all) = (second["checkpointId"].as_str().unwrap(), "2020-01-01");
+    assert_eq!(
+        reply(&save(1, &[file, "--in", "p1", "--agent", "a", "--workflow", "w", "--idempotency-key", "k"])),
+        first
+    );
+    let conflict = save(3, &[session, file, "--expected-checkpoint", second_id]);
+    assert!(!conflict.status.success() && String::from_utf8_lossy(&conflict.stderr).contains("CONFLICT"));
+    let child = reply(&save(3, &[session, file, "--parent-checkpoint", id, "--expected-checkpoint", id]));
+    let child_id = child["checkpointId"].as_str().unwrap();
+    assert_eq!(child["parentCheckpointId"], id);
+
+    let listed = |arguments: &[&str]| {
+        let page = reply(&run(&[&["checkpoint", "list", "--json"], arguments].concat()));
+        let ids = page["checkpoints"].as_array().unwrap().iter().map(|row| row["checkpointId"].as_str().unwrap());
+        ids.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (arguments, expected) in [
+        (&[][..], &[child_id, second_id, id][..]),
+        (&[session], &[child_id, id]),
+        (&["--in", "p2"], &[second_id]),
+        (&["--query", "t-7 KEPT"], &[second_id]),
+        (&["--tag", "t"], &[second_id]),
+        (&["--agent", "a"], &[id]),
+        (&["--workflow", "w"], &[id]),
+        (&["--since", before_all, "--offset", "1", "--limit", "1"], &[second_id]),
+        (&["--until", before_all], &[]),
+    ] {
+        assert_eq!(listed(arguments), expected, "{arguments:?}");
+    }
+    let table = |arguments: &[&str]| stdout(&run(&[&["checkpoint", "list"], arguments].concat()));
+    assert!(table(&[]).starts_with("SESSION") && table(&[]).contains(session));
+    assert!(table(&[session]).starts_with("CHECKPOINT") && !table(&[session]).contains(session));
+    assert_eq!(reply(&run(&["checkpoint", "show", "--latest", session, "--json"]))["checkpointId"], child_id);
+    std::fs::write(file, "{}").unwrap();
+    assert!(stdout(&run(&["checkpoint", "save", file])).contains(" in session "), "the id of what was made is printed");
+}
+
+#[test]
 fn errors_come_with_a_hint_and_an_exit_code() {
     let directory = private_dir();
     let data = directory.path().join("data");
@@ -60,7 +113,7 @@ fn errors_come_with_a_hint_and_an_exit_code() {
     let path = file.to_str().unwrap();
     for (text, says) in [
         ("{\"a\":1,\"a\":2}", "duplicate key `a`"),
-        ("[1]", "a context is a JSON object"),
+        ("[1]", "it is not a JSON object"),
         ("{\"n\":123456789012345678901234567890}", "123456789012345678901234567890"),
         ("{\"s\":\"\\ud800\"}", "lone surrogate"),
         ("{", "EOF"),
@@ -72,6 +125,9 @@ fn errors_come_with_a_hint_and_an_exit_code() {
     check(&["checkpoint", "show", "nope"], 1, "hint: look for its id");
     check(&["checkpoint", "show", "nope", "--json"], 1, r#""code":"CHECKPOINT_NOT_FOUND""#);
     check(&["checkpoint", "list", "s", "--limit", "0"], 2, "1..=1000");
+    check(&["checkpoint", "show"], 2, "<CHECKPOINT|--latest <SESSION>>");
+    check(&["checkpoint", "show", "c", "--latest", "s"], 2, "cannot be used with");
+    check(&["checkpoint", "save", path, "--metadata", "[]"], 2, "it is not a JSON object");
     check(&["session", "show", "a/b"], 2, "may contain only");
     check(&["--no-such-flag"], 2, "unexpected argument");
     check(&["session", "delete", "s"], 1, "there is no session");
