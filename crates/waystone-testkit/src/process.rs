@@ -115,6 +115,33 @@ impl Drop for McpProcess {
     }
 }
 
+/// A running `waystone serve` on a free port.
+pub struct ServeProcess {
+    child: Child,
+    /// What else it says is not read, and there must be someone to say it to.
+    _stdout: BufReader<ChildStdout>,
+    /// Host and port.
+    pub address: String,
+}
+
+impl ServeProcess {
+    pub fn start(binary: &Path, data_dir: &Path) -> io::Result<Self> {
+        let mut child = command(binary, data_dir).args(["serve", "--port", "0"]).stdout(Stdio::piped()).spawn()?;
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        let address = line.trim().rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Self { child, _stdout: stdout, address })
+    }
+}
+
+impl Drop for ServeProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What an answer to a tool call says.
 pub fn outcome(mut answer: Value) -> Result<Value, Value> {
     if answer.get("error").is_some() {

@@ -1,10 +1,13 @@
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use waystone_testkit::audit::audit;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::list_all;
-use waystone_testkit::process::{McpProcess, binary, command};
+use waystone_testkit::process::{McpProcess, ServeProcess, binary, command};
 
 const PROCESSES: u64 = 24;
 const SAVES: u64 = 200;
@@ -52,4 +55,50 @@ fn many_processes_save_into_one_session() {
     assert_eq!(contents.len() as u64, PROCESSES * SAVES);
     process.finish().unwrap();
     assert_eq!(audit(directory.path()), Vec::<String>::new());
+}
+
+/// How often a server asks what other processes changed. Four rounds are the 200 ms in which an event is due.
+const ROUND: Duration = Duration::from_millis(50);
+const EVENTS: u64 = 30;
+
+/// Reads lines until one contains `wanted`.
+fn read_until(lines: &mut impl BufRead, wanted: &str) {
+    let mut line = String::new();
+    while !line.contains(wanted) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before `{wanted}`");
+    }
+}
+
+/// A slow machine is slow for both: each event is timed beside a round as long as it takes there and then.
+#[test]
+fn a_server_tells_what_another_process_saved_within_four_rounds() {
+    let directory = private_dir();
+    let server = ServeProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    read_until(&mut stream, "text/event-stream");
+
+    let mut writer = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let (mut delays, mut rounds) = (Vec::new(), Vec::new());
+    for n in 0..EVENTS {
+        let saved = writer.call("workflow_checkpoint_save", json!({ "sessionId": "s", "context": { "n": n } }));
+        let (saved, acknowledged) = (saved.unwrap().unwrap(), Instant::now());
+        read_until(&mut stream, saved["checkpointId"].as_str().unwrap());
+        delays.push(acknowledged.elapsed());
+        let round = Instant::now();
+        std::thread::sleep(ROUND);
+        rounds.push(round.elapsed());
+        // The next save falls into another part of the server's round.
+        std::thread::sleep(Duration::from_millis(n * 7 % 50));
+    }
+    writer.finish().unwrap();
+    delays.sort();
+    rounds.sort();
+    let middle = delays.len() / 2;
+    let (delay, round, longest) = (delays[middle], rounds[middle], delays[delays.len() - 1]);
+    println!("from acknowledgement to event: median {delay:?}, longest {longest:?}; median round {round:?}");
+    assert!(delay < round * 4, "an event took {delay:?}, a round {round:?}");
 }
