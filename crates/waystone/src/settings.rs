@@ -21,8 +21,8 @@ pub(crate) enum Kind {
     Text,
     /// A whole number from the first to the second.
     Number(u64, u64),
-    /// Texts, in a variable separated by commas.
-    Texts,
+    /// Origins of web pages as browsers send them, in a variable separated by commas.
+    Origins,
     OneOf(&'static [&'static str]),
 }
 
@@ -31,7 +31,7 @@ impl Kind {
         match self {
             Self::Text => "TEXT",
             Self::Number(..) => "N",
-            Self::Texts => "A,B",
+            Self::Origins => "A,B",
             Self::OneOf(_) => "CHOICE",
         }
     }
@@ -53,6 +53,8 @@ const BYTES_MAX: u64 = 1 << 50;
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
+/// The key by which a file names its schema.
+const SCHEMA: &str = "$schema";
 
 pub(crate) const SETTINGS: [Setting; 11] = [
     Setting {
@@ -131,7 +133,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         key: "allowedOrigins",
         variable: "WAYSTONE_ALLOWED_ORIGINS",
         aliases: &[],
-        kind: Kind::Texts,
+        kind: Kind::Origins,
         default: || json!([]),
         about: "Origins of web pages that may call `serve` besides its own, such as https://app.example",
     },
@@ -283,11 +285,12 @@ fn default_data_dir() -> anyhow::Result<PathBuf> {
 
 /// The schema of `config.json`.
 pub(crate) fn schema() -> Value {
+    let own = json!({ "type": "string", "description": "Where this schema is, for editors; it has no effect." });
     let properties = SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| {
         let mut property = match setting.kind {
             Kind::Text => json!({ "type": "string" }),
             Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-            Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
             Kind::OneOf(choices) => json!({ "enum": choices }),
         };
         property["description"] =
@@ -303,6 +306,6 @@ pub(crate) fn schema() -> Value {
         "title": "Waystone configuration: config.json in the data directory",
         "type": "object",
         "additionalProperties": false,
-        "properties": properties.collect::<Map<_, _>>(),
+        "properties": std::iter::once((SCHEMA.to_owned(), own)).chain(properties).collect::<Map<_, _>>(),
     })
 }

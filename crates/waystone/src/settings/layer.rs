@@ -1,13 +1,14 @@
 //! The layers that settings come from, and how they are put on top of each other.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 use waystone_core::json::parse_strict;
 
-use super::{Kind, SETTINGS, Setting};
+use super::{Kind, SCHEMA, SETTINGS, Setting};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -17,7 +18,7 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let value = match setting.kind {
         Kind::Text | Kind::OneOf(_) => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
-        Kind::Texts => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
+        Kind::Origins => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
     };
     check(setting, &value)?;
     Ok(value)
@@ -29,11 +30,35 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
         Kind::Text => Err(format!("{value} is not a text")),
         Kind::Number(min, max) if value.as_u64().is_some_and(|number| (min..=max).contains(&number)) => Ok(()),
         Kind::Number(min, max) => Err(format!("{value} is not a whole number from {min} to {max}")),
-        Kind::Texts if value.as_array().is_some_and(|items| items.iter().all(Value::is_string)) => Ok(()),
-        Kind::Texts => Err(format!("{value} is not a list of texts")),
+        Kind::Origins => {
+            let origins = value.as_array().ok_or_else(|| format!("{value} is not a list"))?;
+            match origins.iter().find(|origin| !origin.as_str().is_some_and(is_origin)) {
+                Some(wrong) => {
+                    Err(format!("{wrong} is not an origin as browsers send it, such as https://app.example:8443"))
+                }
+                None => Ok(()),
+            }
+        }
         Kind::OneOf(choices) if value.as_str().is_some_and(|text| choices.contains(&text)) => Ok(()),
         Kind::OneOf(choices) => Err(format!("{value} is not one of {}", choices.join(", "))),
     }
+}
+
+/// `scheme://host` or `scheme://host:port`, and no more: an `Origin` header is compared with it letter by letter.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let all = |text: &str, marks: &[u8]| {
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || marks.contains(&byte);
+        !text.is_empty() && text.bytes().all(is_allowed)
+    };
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = address.map_or_else(|| all(host, b"-._"), |address| address.parse::<Ipv6Addr>().is_ok());
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
+    all(scheme, b"+-.") && is_host && port.is_none_or(is_port)
 }
 
 /// The variables that are ours.
@@ -124,7 +149,7 @@ impl Merged {
         };
         let known: Vec<&str> =
             SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| setting.key).collect();
-        for (key, value) in file {
+        for (key, value) in file.into_iter().filter(|(key, _)| key != SCHEMA) {
             let setting = SETTINGS.iter().find(|setting| setting.key == key && setting.is_in_file());
             let Some(setting) = setting else {
                 bail!(
@@ -165,6 +190,44 @@ mod tests {
     use waystone_testkit::contexts::Random;
 
     use super::*;
+
+    #[test]
+    fn an_origin_is_what_a_browser_sends() {
+        for good in [
+            "https://app.example",
+            "http://localhost:5173",
+            "http://127.0.0.1:80",
+            "http://[::1]",
+            "http://[::1]:3000",
+            "chrome-extension://abcdef",
+        ] {
+            assert!(is_origin(good), "{good}");
+        }
+        for bad in [
+            "",
+            "*",
+            "null",
+            "app.example",
+            "file://",
+            "https://",
+            "https://*",
+            "https://*.example",
+            "https://app.example/",
+            "https://app.example/path",
+            "https://app.example?x",
+            "https://user@app.example",
+            "https://App.example",
+            "HTTPS://app.example",
+            "https://app.example:",
+            "https://app.example:70000",
+            "https://app.example:+80",
+            "https://app.example:80:80",
+            "https://[app.example]",
+            " https://app.example",
+        ] {
+            assert!(!is_origin(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn a_spoilt_file_is_taken_whole_or_refused() {

@@ -24,7 +24,7 @@ fn later_layers_win_and_each_value_says_where_it_is_from() {
     let file = directory.path().join("config.json");
     std::fs::write(
         &file,
-        r#"{ "maxCheckpoints": 7, "port": 4000, "logLevel": "warn", "allowedOrigins": ["https://a.example"] }"#,
+        r#"{ "$schema": "x", "maxCheckpoints": 7, "port": 4000, "logLevel": "warn", "allowedOrigins": ["https://a.example"] }"#,
     )
     .unwrap();
     let shown = settings(&show(directory.path(), |command| {
@@ -41,6 +41,7 @@ fn later_layers_win_and_each_value_says_where_it_is_from() {
     expect("logLevel", json!("warn"), file);
     expect("allowedOrigins", json!(["https://a.example"]), file);
     expect("maxTotalBytes", json!(10u64 << 30), "default");
+    assert_eq!(shown.get("$schema"), None, "it is for editors");
     assert_eq!(shown["dataDir"]["origin"], "WAYSTONE_DATA_DIR");
 }
 
@@ -61,6 +62,8 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     check(r#"{ "dataDir": "/x" }"#, &["dataDir"]);
     check(r#"{ "port": 1, "port": 2 }"#, &["duplicate key"]);
     check("[]", &["a JSON object"]);
+    check(r#"{ "allowedOrigins": ["https://a.example", "*"] }"#, &["allowedOrigins", r#"\"*\" is not an origin"#]);
+    check(r#"{ "allowedOrigins": "https://a.example" }"#, &["allowedOrigins", "is not a list"]);
     std::fs::remove_file(directory.path().join("config.json")).unwrap();
 
     let output = show(directory.path(), |command| _ = command.env("WAYSTONE_MAX_CHECKPOINT", "5"));
@@ -68,6 +71,10 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean WAYSTONE_MAX_CHECKPOINTS"));
     let output = show(directory.path(), |command| _ = command.env("WAYSTONE_PORT", "x"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("WAYSTONE_PORT: `x` is not a whole number"));
+    let origins = "https://a.example,https://b.example/";
+    let output = show(directory.path(), |command| _ = command.env("WAYSTONE_ALLOWED_ORIGINS", origins));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains(r#"WAYSTONE_ALLOWED_ORIGINS: \"https://b.example/\" is not an origin"#), "{error}");
     let output = show(directory.path(), |command| _ = command.args(["--max-checkpoints", "0"]));
     assert_eq!(output.status.code(), Some(2));
     let output = show(directory.path(), |command| _ = command.env("WORKRAIL_ENCRYPTION", "enabled"));
