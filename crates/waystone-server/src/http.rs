@@ -21,6 +21,7 @@ use axum::extract::Request;
 use axum::middleware;
 use rmcp::ServerHandler;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use waystone_core::error::Unavailable;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
@@ -49,8 +50,22 @@ pub fn operations() -> Vec<(axum::http::Method, &'static str, &'static str)> {
 
 /// What a request may put around a context.
 const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
-/// Bodies over this size are parsed where they hold up no other request.
+/// Over this size, bodies are parsed and replies written where they hold up no other request.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// Does work on about `bytes` bytes: here, or on a thread of its own.
+async fn offload<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> waystone_core::Result<T> {
+    if bytes <= INLINE_BYTES_MAX {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|panic| Error::StorageUnavailable {
+        reason: Unavailable::Broken,
+        message: format!("the work was aborted: {panic}"),
+    })
+}
 
 fn kib(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(Semaphore::MAX_PERMITS as u32)

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
 use waystone_core::Error;
 use waystone_core::api::{
     CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SaveStatus,
@@ -11,7 +12,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 
 use super::Http;
 use super::extract::{Body, Id, Query};
-use super::reply::{HttpResult, Json, ok};
+use super::reply::{HttpError, HttpResult, Json, ok, sized};
 use super::route::Route;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -109,14 +110,17 @@ fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Res
     }
 }
 
-async fn load(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<LoadedCheckpoint> {
-    let request = LoadCheckpoint { checkpoint_id: Some(id), session_id: None };
-    ok(http.engine.load_checkpoint(&http.scope(), request).await)
+async fn load(State(http): State<Http>, Id(id): Id<CheckpointId>) -> Result<Response, HttpError> {
+    load_any(&http, LoadCheckpoint { checkpoint_id: Some(id), session_id: None }).await
 }
 
-async fn load_latest(State(http): State<Http>, Id(session): Id<SessionId>) -> HttpResult<LoadedCheckpoint> {
-    let request = LoadCheckpoint { checkpoint_id: None, session_id: Some(session) };
-    ok(http.engine.load_checkpoint(&http.scope(), request).await)
+async fn load_latest(State(http): State<Http>, Id(session): Id<SessionId>) -> Result<Response, HttpError> {
+    load_any(&http, LoadCheckpoint { checkpoint_id: None, session_id: Some(session) }).await
+}
+
+async fn load_any(http: &Http, request: LoadCheckpoint) -> Result<Response, HttpError> {
+    let loaded = http.engine.load_checkpoint(&http.scope(), request).await?;
+    sized(loaded.context.get().len(), loaded).await
 }
 
 async fn delete(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<DeletedCheckpoint> {

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use waystone_core::{Error, json};
 
 use super::reply::HttpError;
-use super::{Http, INLINE_BYTES_MAX};
+use super::{Http, offload};
 use crate::request::request_from;
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
@@ -76,18 +76,11 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
     async fn from_request(request: Request, state: &Http) -> Result<Self, HttpError> {
         check_content_type(request.headers())?;
         let body = read_body(request, state.body_bytes_max()).await?;
-        let _turn = state.take_budget(body.len()).await;
-        let is_small = body.len() <= INLINE_BYTES_MAX;
+        let length = body.len();
+        let _turn = state.take_budget(length).await;
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
-        let parsed = if is_small { parse() } else { offload(parse).await };
-        parsed.map(Self).map_err(HttpError)
+        Ok(Self(offload(length, parse).await??))
     }
-}
-
-async fn offload<T: Send + 'static>(
-    work: impl FnOnce() -> waystone_core::Result<T> + Send + 'static,
-) -> waystone_core::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Error::InvalidInput(error.to_string())))
 }
 
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {

@@ -6,6 +6,8 @@ use serde::Serialize;
 use waystone_core::Error;
 use waystone_core::error::Unavailable;
 
+use super::offload;
+
 /// A reply as JSON.
 pub(super) struct Json<T>(pub(super) StatusCode, pub(super) T);
 
@@ -44,9 +46,45 @@ impl IntoResponse for HttpError {
     }
 }
 
+/// A reply with status 200 that is about `bytes` long.
+pub(super) async fn sized<T: Serialize + Send + 'static>(bytes: usize, reply: T) -> Result<Response, HttpError> {
+    Ok(offload(bytes, move || Json(StatusCode::OK, reply).into_response()).await?)
+}
+
 pub(super) type HttpResult<T> = Result<Json<T>, HttpError>;
 
 /// A reply with status 200.
 pub(super) fn ok<T>(reply: waystone_core::Result<T>) -> HttpResult<T> {
     Ok(Json(StatusCode::OK, reply?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::thread::{ThreadId, current};
+
+    use serde::Serializer;
+
+    use super::super::INLINE_BYTES_MAX;
+    use super::*;
+
+    /// Remembers where it was written.
+    struct Written(Arc<Mutex<Option<ThreadId>>>);
+
+    impl Serialize for Written {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            *self.0.lock().unwrap() = Some(current().id());
+            serializer.serialize_unit()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_reply_is_written_where_it_holds_up_no_other_request() {
+        for (bytes, here) in [(0, true), (INLINE_BYTES_MAX, true), (INLINE_BYTES_MAX + 1, false)] {
+            let thread = Arc::default();
+            assert!(sized(bytes, Written(Arc::clone(&thread))).await.is_ok());
+            let thread = thread.lock().unwrap().expect("it was written");
+            assert_eq!(thread == current().id(), here, "{bytes}");
+        }
+    }
 }
