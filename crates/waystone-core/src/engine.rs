@@ -68,7 +68,8 @@ impl Engine {
         Self { volatile: Some(why.into()), ..self }
     }
 
-    fn warnings(&self) -> Vec<String> {
+    /// What every reply says besides its own: that nothing is kept, if so.
+    pub fn warnings(&self) -> Vec<String> {
         let warn = |why: &Arc<str>| format!("nothing is kept beyond the end of this process: {why}");
         self.volatile.iter().map(warn).collect()
     }

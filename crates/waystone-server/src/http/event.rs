@@ -43,7 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
             .header(LAST_EVENT_ID, "The number of the last event that was seen.")
             .replies_text(
                 "text/event-stream",
-                "Events with `id`, `event` (what became true) and `data` (a JSON object).",
+                "Events with `id`, `event` (what became true) and `data` (a JSON object). On a store that ends with the \
+                 process the first is a `warning` without `id`, whose `data` has the `warnings` of any other reply.",
             ),
     ]
 }
@@ -67,6 +68,7 @@ async fn subscribe(
         waiting: Vec::new(),
     };
     reader.take(page);
+    reader.warn();
     let frames = stream::unfold(reader, |mut reader| async move { Some((Ok(reader.next().await?), reader)) });
     Ok(Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
@@ -102,6 +104,14 @@ impl Reader {
             }
             let page = self.http.engine.list_events(&self.http.scope(), Some(self.last)).await;
             self.take(page.map_err(|error| tracing::error!(%error, "events cannot be read")).ok()?);
+        }
+    }
+
+    /// Says first what every other reply says too.
+    fn warn(&mut self) {
+        let warnings = self.http.engine.warnings();
+        if !warnings.is_empty() {
+            self.waiting.push(Frame::default().event("warning").data(json!({ "warnings": warnings }).to_string()));
         }
     }
 

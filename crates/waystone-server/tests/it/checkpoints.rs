@@ -105,10 +105,7 @@ async fn bad_input_gets_its_code() {
 
 #[tokio::test]
 async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
-    let mut c = Client::new();
-    let engine = c.harness.engine.clone().volatile("the disk is gone");
-    let (_stop, stopping) = tokio::sync::watch::channel(false);
-    c.router = waystone_server::http::Http::new(engine, "tester", stopping).router(Guard::default());
+    let c = Client::volatile("the disk is gone");
     let (status, saved) = c.call("POST", "/api/checkpoints", Some(json!({ "sessionId": "s", "context": {} }))).await;
     assert_eq!((status.as_u16(), &saved["status"]), (202, &json!("VOLATILE")));
     let id = format!("/api/checkpoints/{}", saved["checkpointId"].as_str().unwrap());

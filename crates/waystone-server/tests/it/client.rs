@@ -29,6 +29,14 @@ impl Client {
         Self { harness, router, stop }
     }
 
+    /// On a store that ends with the process.
+    pub(crate) fn volatile(why: &str) -> Self {
+        let client = Self::new();
+        let engine = client.harness.engine.clone().volatile(why);
+        let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
+        Self { router, ..client }
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
         self.router.clone().oneshot(request).await.unwrap()
     }

@@ -96,6 +96,17 @@ async fn a_subscriber_that_missed_events_is_told_to_read_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn on_a_store_that_ends_with_the_process_a_stream_says_so_first() {
+    let c = Client::volatile("the disk\nis gone");
+    c.harness.save("a", json!({ "n": 1 })).await;
+    let mut live = Subscriber::new(&c, "/api/events?after=0", None).await;
+    let (id, kind, data) = live.next().await.unwrap();
+    assert_eq!((id.as_str(), kind.as_str()), ("", "warning"), "it has no id to come back with");
+    assert!(data["warnings"][0].as_str().unwrap().contains("the disk\nis gone"), "{data}");
+    assert_eq!(live.next().await.unwrap().0, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_when_the_server_ends() {
     let c = Client::new();
     let mut live = Subscriber::new(&c, "/api/events", None).await;
