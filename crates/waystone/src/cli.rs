@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Session(session::Command),
     /// Look at checkpoints, save and delete them
     #[command(subcommand)]
-    Checkpoint(checkpoint::Command),
+    Checkpoint(Box<checkpoint::Command>),
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
@@ -117,7 +117,7 @@ pub(crate) async fn run(
         Command::Mcp => serve::mcp(engine, settings).await,
         Command::Serve => serve::http(engine, settings).await,
         Command::Session(command) => session::run(command, engine, scope, &out).await,
-        Command::Checkpoint(command) => checkpoint::run(command, engine, scope, &out).await,
+        Command::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out).await,
         Command::Status => status::run(engine, scope, &out).await,
         Command::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
         Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => Ok(()),
