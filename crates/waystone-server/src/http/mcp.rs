@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use rmcp::ServerHandler;
+use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use waystone_core::json;
@@ -57,11 +58,23 @@ async fn bound(State(http): State<Http>, request: Request, next: Next) -> Respon
 }
 
 async fn answer(parts: Parts, body: Vec<u8>, next: Next) -> Response {
-    match json::check_text(&body) {
-        Ok(()) => next.run(Request::from_parts(parts, Body::from(body))).await,
-        Err(error) => Refusal::of(&body, error).answer().map_or_else(
-            || StatusCode::ACCEPTED.into_response(),
-            |answer| Json(StatusCode::OK, answer).into_response(),
-        ),
+    if let Err(error) = json::check_text(&body) {
+        return refuse(&body, error);
+    }
+    let body = Bytes::from(body);
+    let response = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
+    // The media type is right, that was looked at before; so the SDK could not read the message, and would say so in plain text.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return refuse(&body, "this is not a JSON-RPC message".to_owned());
+    }
+    response
+}
+
+/// Answers what could not be read the same way as over standard input and output.
+fn refuse(body: &[u8], why: String) -> Response {
+    match Refusal::of(body, why).answer() {
+        None => StatusCode::ACCEPTED.into_response(),
+        Some(answer @ ServerJsonRpcMessage::Error(_)) => Json(StatusCode::BAD_REQUEST, answer).into_response(),
+        Some(answer) => Json(StatusCode::OK, answer).into_response(),
     }
 }

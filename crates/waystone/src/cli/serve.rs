@@ -32,7 +32,10 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
         TcpListener::bind(socket).await.with_context(|| format!("cannot listen on {socket}; choose another --port"))?;
     let (socket, stopped) = (listener.local_addr()?, stop_signal()?);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %socket, "serving HTTP");
-    announce(socket)?;
+    // Whoever does not read it needs no announcement; the server serves all the same.
+    if let Err(error) = announce(socket) {
+        tracing::warn!(%error, "the announcement was not printed");
+    }
     let (stop, stopping) = watch::channel(false);
     let guard = Guard { allowed_origins: settings.allowed_origins() };
     let router = Http::new(engine.clone(), &settings.user, stopping).router(guard);
@@ -57,7 +60,7 @@ async fn overdue(mut drain: watch::Receiver<bool>) {
 }
 
 /// Says where everything is and what to paste into an MCP client.
-fn announce(socket: SocketAddr) -> anyhow::Result<()> {
+fn announce(socket: SocketAddr) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Waystone is listening on http://{socket}")?;
     writeln!(out, "  REST           http://{socket}/api")?;
@@ -69,7 +72,7 @@ fn announce(socket: SocketAddr) -> anyhow::Result<()> {
         "  {{ \"mcpServers\": {{ \"waystone\": {{ \"type\": \"http\", \"url\": \"http://{socket}/mcp\" }} }} }}"
     )?;
     writeln!(out, "Ctrl-C ends it.")?;
-    Ok(out.flush()?)
+    out.flush()
 }
 
 /// Completes when the process is asked to end. From the call on, being asked no longer ends it at once.
