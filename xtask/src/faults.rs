@@ -1,5 +1,6 @@
 //! Long fault runs. Their quick forms are tests.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -8,6 +9,7 @@ use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::{self, Plan, Report};
 use waystone_testkit::power::{self, Disk};
 use waystone_testkit::process::binary;
+use waystone_testkit::{corrupt, image};
 
 use crate::{say, sh};
 
@@ -22,28 +24,86 @@ pub(crate) enum Fault {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Kill a writer and lose every byte that was not synced
+    /// Cut the power of file systems in the middle of saves: images of ext4 and XFS (needs root, e2fsprogs and xfsprogs), and one
+    /// that loses every byte that was not synced (needs nothing)
     Power {
         #[arg(long, default_value_t = 200)]
         cuts: u32,
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Which of them
+        #[arg(long = "on", value_parser = ["simulated", "ext4", "xfs"], default_values = ["simulated", "ext4", "xfs"])]
+        systems: Vec<String>,
+    },
+    /// Damage each copy in every way, and look whether it is noticed and healed from the other
+    Corrupt {
+        /// How many ways to garble the database
+        #[arg(long, default_value_t = 500)]
+        databases: usize,
     },
 }
 
 pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
     sh("cargo", &["build", "--workspace", "--bins"])?;
-    let directory = private_dir();
-    let data_dir = directory.path().join("data");
+    match fault {
+        Fault::Kill { kills, writers, seed } => {
+            in_directory(|folder| judge("kill -9", &kill::run(&plan(folder, kills, writers, seed)?)?))
+        }
+        Fault::Power { cuts, seed, systems } => systems.iter().try_for_each(|system| {
+            in_directory(|folder| {
+                let plan = plan(folder, cuts, 1, seed)?;
+                let progress = |cut: u32| {
+                    if cut.is_multiple_of(50) {
+                        say(format_args!("{system}: {cut} of {cuts}"))
+                    }
+                };
+                let report = match system.as_str() {
+                    "simulated" => power::run(&plan, Disk::Honest)?,
+                    kind => image::cut(&plan, kind, folder, progress)?,
+                };
+                judge(&format!("power cuts, {system}"), &report)
+            })
+        }),
+        Fault::Corrupt { databases } => tokio::runtime::Runtime::new()?.block_on(corrupt(databases)),
+    }
+}
+
+fn in_directory(work: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    work(private_dir().path())
+}
+
+fn plan(folder: &Path, kills: u32, writers: u64, seed: u64) -> anyhow::Result<Plan> {
+    let data_dir = folder.join("data");
     kill::make_private(&data_dir)?;
-    let plan =
-        |kills, writers, seed| Plan { binary: binary("waystone"), data_dir, kills, writers, seed, preload: Vec::new() };
-    let report = match fault {
-        Fault::Kill { kills, writers, seed } => kill::run(&plan(kills, writers, seed))?,
-        Fault::Power { cuts, seed } => power::run(&plan(cuts, 1, seed), Disk::Honest)?,
-    };
-    print(&report);
+    Ok(Plan { binary: binary("waystone"), data_dir, kills, writers, seed, preload: Vec::new() })
+}
+
+fn judge(what: &str, report: &Report) -> anyhow::Result<()> {
+    say("");
+    say(what);
+    print(report);
     ensure!(report.lost.is_empty() && report.torn.is_empty(), "lost: {:?}, torn: {:?}", report.lost, report.torn);
+    Ok(())
+}
+
+async fn corrupt(databases: usize) -> anyhow::Result<()> {
+    let reports = [
+        ("a file of 1 KB, each byte", corrupt::mirrors(1000, 1).await),
+        ("a file of 64 KB, each 8 bytes", corrupt::mirrors(64_000, 8).await),
+        ("a file of 1 MB, each 64 bytes", corrupt::mirrors(1_000_000, 64).await),
+        ("files exchanged", corrupt::swapped().await),
+        ("rows", corrupt::rows(50).await),
+        ("databases", corrupt::databases(databases).await),
+    ];
+    say("");
+    let mut is_sound = true;
+    for (what, report) in reports {
+        let (unnoticed, unhealed) = (report.unnoticed.len(), report.unhealed.len());
+        say(format_args!("{what:30} {:6} cases, {unnoticed} unnoticed, {unhealed} not healed", report.cases));
+        report.unnoticed.iter().chain(&report.unhealed).take(10).for_each(say);
+        is_sound &= unnoticed + unhealed == 0;
+    }
+    ensure!(is_sound, "not everything was noticed and healed");
     Ok(())
 }
 

@@ -30,7 +30,15 @@ impl Harness {
     }
 
     pub fn with_limits(limits: Limits) -> Self {
-        let directory = private_dir();
+        Self::with(private_dir(), limits)
+    }
+
+    /// A harness on a directory that is closed to others.
+    pub fn on(directory: TempDir) -> Self {
+        Self::with(directory, Limits::default())
+    }
+
+    fn with(directory: TempDir, limits: Limits) -> Self {
         let clock = Arc::new(ManualClock::default());
         let engine = open(directory.path(), &clock, &limits, i64::MAX);
         Self { directory, clock, limits, scope: Scope::local("tester"), engine }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -87,7 +87,7 @@ pub fn start(plan: &Plan) -> io::Result<McpProcess> {
     McpProcess::start_with(&mut command)
 }
 
-/// Saves one context after the other, several under way, until the process dies `delay` from now.
+/// Saves one context after the other, several under way, until the process is killed `delay` from now.
 pub fn save_until_killed(
     process: &mut McpProcess,
     plan: &Plan,
@@ -96,11 +96,42 @@ pub fn save_until_killed(
     delay: Duration,
     saved: &mut Vec<Acknowledged>,
 ) -> io::Result<()> {
+    let end = |pid| kill_process(pid, Signal::KILL).unwrap();
+    save_until(process, plan, writer, n, delay, saved, End::Killed, end)
+}
+
+/// What ends a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The process is killed: what it acknowledged counts, whenever that arrived.
+    Killed,
+    /// Its file system is shut down, which takes a while. What is acknowledged in that while is in doubt: the kernel lets a sync
+    /// succeed whose data is lost then, for a bare append too. Saves may be refused.
+    ShutDown,
+}
+
+/// Saves one context after the other, several under way, until `end` has ended the process, `delay` from now.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the state of one writer, which its caller keeps from process to process"
+)]
+pub fn save_until(
+    process: &mut McpProcess,
+    plan: &Plan,
+    writer: u64,
+    n: &mut u64,
+    delay: Duration,
+    saved: &mut Vec<Acknowledged>,
+    kind: End,
+    end: impl FnOnce(Pid) + Send,
+) -> io::Result<()> {
     let pid = Pid::from_raw(i32::try_from(process.pid()).unwrap()).unwrap();
+    let is_ending = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(delay);
-            kill_process(pid, Signal::KILL).unwrap();
+            is_ending.store(kind == End::ShutDown, Ordering::SeqCst);
+            end(pid);
         });
         let mut under_way = BTreeMap::new();
         loop {
@@ -115,8 +146,12 @@ pub fn save_until_killed(
             }
             let Ok(answer) = process.receive() else { return };
             let Some(n) = answer["id"].as_u64().and_then(|id| under_way.remove(&id)) else { continue };
-            let reply = outcome(answer).unwrap_or_else(|error| panic!("a save failed: {error}"));
-            saved.push((writer, n, reply["checkpointId"].as_str().unwrap().to_owned()));
+            match outcome(answer) {
+                Ok(_) if is_ending.load(Ordering::SeqCst) => {}
+                Ok(reply) => saved.push((writer, n, reply["checkpointId"].as_str().unwrap().to_owned())),
+                Err(error) if kind == End::Killed => panic!("a save failed: {error}"),
+                Err(error) => assert!(error["error"]["code"].is_string(), "a refusal without a code: {error}"),
+            }
         }
     });
     process.child.wait().map(drop)
@@ -146,7 +181,15 @@ pub fn verify(plan: &Plan, acknowledged: &[Acknowledged], report: &mut Report) -
     }
     process.finish()?;
     report.lost.extend(crate::audit::audit(&plan.data_dir));
+    report.torn.extend(torn_files(plan)?);
     Ok(())
+}
+
+/// Mirror files that are not what was written. One that lags behind is not among them.
+fn torn_files(plan: &Plan) -> io::Result<Vec<String>> {
+    let done = command(&plan.binary, &plan.data_dir).args(["doctor", "--json"]).output()?;
+    let checkup: Value = serde_json::from_slice(&done.stdout).map_err(io::Error::other)?;
+    Ok(checkup["findings"].as_array().into_iter().flatten().map(Value::to_string).collect())
 }
 
 fn is_ours(seed: u64, context: &Value) -> bool {

@@ -6,9 +6,11 @@
 pub mod audit;
 pub mod clock;
 pub mod contexts;
+pub mod corrupt;
 pub mod faulty;
 pub mod golden;
 pub mod harness;
+pub mod image;
 pub mod kill;
 pub mod power;
 pub mod process;

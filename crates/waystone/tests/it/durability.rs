@@ -1,3 +1,4 @@
+use waystone_testkit::corrupt;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::{self, Plan, Report, make_private};
 use waystone_testkit::power::{self, Disk};
@@ -37,4 +38,25 @@ fn acknowledged_checkpoints_survive_a_power_cut() {
 fn a_disk_that_ignores_fsync_is_caught() {
     let report = check("waystone", 3, |plan| power::run(plan, Disk::IgnoresSync));
     assert!(!report.lost.is_empty(), "the power test did not notice");
+}
+
+fn assert_healed(report: &corrupt::Report, cases_min: usize) {
+    assert!(report.cases >= cases_min, "{} cases", report.cases);
+    assert_eq!((&report.unnoticed[..], &report.unhealed[..]), (&[][..], &[][..]));
+}
+
+#[tokio::test]
+async fn every_byte_of_a_file_that_is_damaged_is_noticed_and_healed() {
+    assert_healed(&corrupt::mirrors(1000, 4).await, 700);
+    assert_healed(&corrupt::swapped().await, 20);
+}
+
+#[tokio::test]
+async fn a_row_that_is_damaged_is_noticed_and_healed() {
+    assert_healed(&corrupt::rows(2).await, 22);
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_or_garbled_is_brought_back() {
+    assert_healed(&corrupt::databases(40).await, 40);
 }
