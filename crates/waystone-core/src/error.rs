@@ -144,10 +144,19 @@ impl Error {
         ErrorReply {
             error: ErrorBody {
                 code: self.code().to_owned(),
-                message: self.to_string(),
+                message: shorten(self.to_string()),
                 details: self.details(),
                 hint: self.hint().to_owned(),
             },
         }
+    }
+}
+
+/// Messages quote what was sent, and that has no bound of its own.
+fn shorten(message: String) -> String {
+    const CHARS_MAX: usize = 500;
+    match message.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A context must come back equal, so what cannot be kept is refused by name: integers outside 64 bits, numbers beyond
 //! a double, duplicate keys, lone surrogates, nesting without end. [`parse_strict`] finds all of these. Where a library parses
-//! for us (MCP), [`check_text`] looks at the text first; only duplicate keys, of which the last counts, go unnoticed there.
+//! for us (MCP), [`check_message`] looks at the text first; only duplicate keys, of which the last counts, go unnoticed there.
 
 use std::fmt;
 
@@ -27,21 +27,49 @@ pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
 
 /// Reads JSON into any type. The last of duplicate keys counts.
 pub fn parse_checked<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    check_text(text)?;
-    read(text).map_err(|error| describe(&error))
+    check_message(text)?;
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = T::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
+    deserializer.end().map_err(|error| describe(&error))?;
+    Ok(value)
 }
 
 /// Reads JSON that we wrote ourselves, whose depth was bounded then.
-pub fn parse_trusted<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
-    read(text)
-}
-
-fn read<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
+pub fn parse_trusted(text: &[u8]) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
-    let value = T::deserialize(&mut deserializer)?;
+    let value = Strict.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// Reads an object that a client sent. The library's own way to read one takes [`RAW_KEY`] in it for an instruction.
+pub(crate) fn object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    match Strict.deserialize(deserializer)? {
+        Value::Object(map) => Ok(map),
+        other => Err(D::Error::custom(format!("{}, where an object is wanted", kind(&other)))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Levels of nesting in a value that was parsed.
+pub(crate) fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth_of).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// Whether `map` has surely no more than `bytes` bytes as text, or little more. Does not look further than that.
@@ -112,45 +140,82 @@ fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// Refuses on the text what a parsed value no longer shows: integers that would be rounded, and so much depth that a parser
+/// A key by which `serde_json` marks text to be taken for the value itself. Only where the library reads for us must it be refused.
+const RAW_KEY: &str = "$serde_json::private::RawValue";
+
+/// Refuses on the text what a parsed value no longer shows: numbers that would become others, and so much depth that a parser
 /// which recurses could run out of stack.
 pub fn check_text(text: &[u8]) -> Result<(), String> {
+    scan(text, |_, _| Ok(()))
+}
+
+/// [`check_text`], for text that a library parses: it must not hold a key that means something to the library.
+pub fn check_message(text: &[u8]) -> Result<(), String> {
+    scan(text, |string, rest| {
+        let is_it = || serde_json::from_slice::<String>(string).is_ok_and(|key| key == RAW_KEY);
+        // Even with every letter escaped it is no longer than this.
+        let may_be =
+            string.len() == RAW_KEY.len() + 2 || string.len() <= 6 * RAW_KEY.len() + 2 && string.contains(&b'\\');
+        if may_be && is_it() && rest.trim_ascii_start().first() == Some(&b':') {
+            return Err(format!("the key `{RAW_KEY}` cannot be kept over MCP; save it over REST or the command line"));
+        }
+        Ok(())
+    })
+}
+
+/// Looks at every number, and shows `look` every string, quotes included, with what follows it.
+fn scan(text: &[u8], look: impl Fn(&[u8], &[u8]) -> Result<(), String>) -> Result<(), String> {
     if depth(text) > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
         return Err(too_deep());
     }
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
         if byte == b'"' {
-            rest = after_string(tail);
+            let (string, after) = rest.split_at(1 + string_length(tail));
+            look(string, after)?;
+            rest = after;
         } else if byte == b'-' || byte.is_ascii_digit() {
             let length = tail.iter().take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b)).count();
-            let literal = &text[text.len() - tail.len() - 1..text.len() - tail.len() + length];
-            check_integer(&String::from_utf8_lossy(literal))?;
-            rest = &tail[length..];
+            let (literal, after) = rest.split_at(1 + length);
+            check_number(&String::from_utf8_lossy(literal))?;
+            rest = after;
+        } else {
+            rest = tail;
         }
     }
     Ok(())
 }
 
-fn after_string(text: &[u8]) -> &[u8] {
+/// How much of `text` is the rest of a string that has begun, its last quote included.
+fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (at, &byte) in text.iter().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return &text[at + 1..],
+            b'"' => return at + 1,
             _ => {}
         }
     }
-    &[]
+    text.len()
 }
 
-fn check_integer(literal: &str) -> Result<(), String> {
+fn check_number(literal: &str) -> Result<(), String> {
+    let shown = || literal.chars().take(40).collect::<String>();
     let integer = !literal.contains(['.', 'e', 'E']);
     if integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {
-        let shown: String = literal.chars().take(40).collect();
-        return Err(format!("the integer {shown} does not fit into 64 bits and cannot be kept; send it as a string"));
+        return Err(format!(
+            "the integer {} does not fit into 64 bits and cannot be kept; send it as a string",
+            shown()
+        ));
+    }
+    let mantissa = literal.split(['e', 'E']).next().unwrap_or_default();
+    let is_zero = !integer && literal.parse::<f64>().is_ok_and(|number| number == 0.0);
+    if is_zero && mantissa.contains(|digit: char| ('1'..='9').contains(&digit)) {
+        return Err(format!(
+            "the number {} is too small for a double and would become 0; send it as a string",
+            shown()
+        ));
     }
     Ok(())
 }
@@ -234,6 +299,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_means_something_to_the_library_is_kept_where_we_read_and_refused_where_it_reads() {
+        let check = |text: &str, is_refused: bool| {
+            assert_eq!(parse_strict(text.as_bytes()).unwrap(), parse_trusted(text.as_bytes()).unwrap());
+            assert_eq!(check_message(text.as_bytes()).is_err(), is_refused, "{text}");
+        };
+        let text = format!(r#"{{"x":{{"{RAW_KEY}":"[1,2]"}}}}"#);
+        assert_eq!(parse_strict(text.as_bytes()).unwrap().to_string(), text);
+        check(&text, true);
+        check(&text.replace('$', "\\u0024"), true);
+        check(&text.replace(":\"", " \n : \""), true);
+        check(&format!(r#"{{"x":"{RAW_KEY}","{RAW_KEY}s":1,"\n":2}}"#), false);
+    }
+
+    #[test]
     fn text_that_cannot_be_kept_is_refused_by_name() {
         let check = |text: &str, names: &str| {
             let error = parse_strict(text.as_bytes()).unwrap_err();
@@ -242,6 +321,7 @@ mod tests {
         check(r#"{"n":18446744073709551616}"#, "18446744073709551616");
         check(r#"[-9223372036854775809]"#, "-9223372036854775809");
         check(r#"{"n":1e999}"#, "out of range");
+        check(r#"{"n":-0.3e-400}"#, "too small");
         check(r#"{"a":{"k":1,"k":2}}"#, "duplicate key `k`");
         check(r#"{"s":"\ud800"}"#, "surrogate");
         check(r#"{"a":1} x"#, "trailing");

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
+use crate::json;
 
 /// Saves the current context as a new checkpoint and returns its id. The checkpoint is on disk when this returns. A
 /// context equal to the session's newest checkpoint is not saved again. Save whenever losing the work since the last
@@ -19,6 +20,8 @@ pub struct SaveCheckpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// Everything needed to go on from here, as a JSON object. Kept exactly as given.
+    #[serde(deserialize_with = "json::object")]
+    #[schemars(with = "Map<String, Value>")]
     pub context: Map<String, Value>,
     /// A name, tags and other small fields to find this checkpoint by. At most 16 KiB. A named or tagged checkpoint is
     /// never pruned.
@@ -63,9 +66,13 @@ pub struct Metadata(Map<String, Value>);
 impl Metadata {
     pub fn new(object: Map<String, Value>) -> Result<Self, String> {
         const BYTES_MAX: usize = 16 * 1024;
+        const DEPTH_MAX: usize = 32;
         let size = serde_json::to_string(&object).map_or(usize::MAX, |text| text.len());
         if size > BYTES_MAX {
             return Err(format!("metadata has {size} bytes, at most {BYTES_MAX} are allowed"));
+        }
+        if object.values().map(json::depth_of).max().unwrap_or(0) >= DEPTH_MAX {
+            return Err(format!("metadata is nested deeper than {DEPTH_MAX} levels"));
         }
         let short = |value: &Value| value.as_str().is_some_and(is_short);
         if object.get("name").is_some_and(|name| !short(name)) {
@@ -106,7 +113,7 @@ impl Metadata {
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::new(Map::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        Self::new(json::object(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -298,11 +305,13 @@ pub struct ListCheckpoints {
     /// Only checkpoints of this project's sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Only checkpoints whose name, tags or metadata contain every one of these words.
+    /// Only checkpoints whose name, tags or metadata contain every one of these words, at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = ListCheckpoints::QUERY_MAX))]
     pub query: Option<String>,
     /// Only checkpoints that have every one of these tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = TAGS_MAX))]
     pub tags: Vec<String>,
     /// Only checkpoints saved with this workflow id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -331,8 +340,25 @@ pub struct ListCheckpoints {
 }
 
 impl ListCheckpoints {
+    /// How long a query may be, in characters.
+    const QUERY_MAX: usize = 1000;
+    const WORDS_MAX: usize = 32;
+
     pub fn default_limit() -> u32 {
         20
+    }
+
+    /// Every filter is looked for in every row, so there are only so many.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let query = self.query.as_deref().unwrap_or_default();
+        if query.chars().count() > Self::QUERY_MAX || query.split_whitespace().count() > Self::WORDS_MAX {
+            let (length, words) = (Self::QUERY_MAX, Self::WORDS_MAX);
+            return Err(format!("query has more than {length} characters or {words} words"));
+        }
+        if self.tags.len() > TAGS_MAX || self.tags.iter().any(|tag| tag.chars().count() > TEXT_MAX) {
+            return Err(format!("tags are more than {TAGS_MAX}, or one has more than {TEXT_MAX} characters"));
+        }
+        Ok(())
     }
 }
 

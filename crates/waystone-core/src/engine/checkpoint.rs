@@ -149,6 +149,7 @@ impl Engine {
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         check_limit(request.limit)?;
+        request.check().map_err(Error::InvalidInput)?;
         let page = self.store.list_checkpoints(scope, &request).await?;
         Ok(CheckpointPage { warnings: self.warnings(), ..page })
     }

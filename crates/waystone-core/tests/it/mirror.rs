@@ -190,3 +190,21 @@ async fn a_group_that_is_only_in_its_file_is_named_and_comes_back() {
     assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before, vec![]));
     h.check_invariants().await;
 }
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_not_repaired_and_one_whose_number_is_garbled_is() {
+    let (mut h, ids) = mirrored().await;
+    let before = everything(&h, &ids).await;
+    h.engine.close().await;
+    let set = |pragmas: &str| audit::open(h.data_dir()).execute_batch(pragmas).unwrap();
+    set("PRAGMA user_version = 3; PRAGMA application_id = 0x57530003;");
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    let refused = waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("newer version"), "{refused}");
+    for version in [0, 1, 3, 999_999] {
+        set(&format!("PRAGMA user_version = {version}; PRAGMA application_id = 0x57530002;"));
+        assert!(repair(&h).damage.is_some(), "{version}");
+    }
+    h.restart().await;
+    assert_eq!(everything(&h, &ids).await, before);
+}

@@ -58,7 +58,7 @@ async fn bound(State(http): State<Http>, request: Request, next: Next) -> Respon
 }
 
 async fn answer(parts: Parts, body: Vec<u8>, next: Next) -> Response {
-    if let Err(error) = json::check_text(&body) {
+    if let Err(error) = json::check_message(&body) {
         return refuse(&body, error);
     }
     let body = Bytes::from(body);

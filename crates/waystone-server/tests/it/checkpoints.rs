@@ -1,6 +1,6 @@
 use axum::body::Body;
 use axum::http::{Request, header};
-use serde_json::json;
+use serde_json::{Value, json};
 use waystone_core::Limits;
 use waystone_server::http::Guard;
 
@@ -38,7 +38,7 @@ async fn a_context_is_saved_loaded_listed_and_deleted() {
 #[tokio::test]
 async fn a_retry_by_header_gives_the_first_answer() {
     let c = Client::new();
-    let send = async |key: &str, body: serde_json::Value| {
+    let send = async |key: &str, body: Value| {
         let request =
             Request::post("/api/checkpoints").header(header::HOST, "localhost").header("Idempotency-Key", key);
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
@@ -101,6 +101,39 @@ async fn bad_input_gets_its_code() {
     assert_error(c.get("/nope").await, 404, "NOT_FOUND");
     assert_error(c.call("PUT", "/api/sessions", None).await, 405, "METHOD_NOT_ALLOWED");
     assert_eq!(c.harness.list(json!({ "limit": 10 })).await.len(), 0);
+}
+
+/// `serde_json` takes such a key for an instruction when it reads a value, and would put another value in its place.
+#[tokio::test]
+async fn a_key_that_means_something_to_a_library_is_kept_like_any_other() {
+    let c = Client::new();
+    let odd = json!({ "$serde_json::private::RawValue": "[1,2]" });
+    let body = json!({ "sessionId": "s", "context": { "x": odd }, "metadata": { "y": odd } });
+    let (status, _) = c.call("POST", "/api/checkpoints", Some(body)).await;
+    assert_eq!(status.as_u16(), 201);
+    for path in ["/api/sessions/s/latest", "/api/checkpoints?query=1,2"] {
+        let response = c.send(Request::get(path).header("host", "localhost").body(Body::empty()).unwrap()).await;
+        let text = axum::body::to_bytes(response.into_body(), 1_000_000).await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        assert!(text.contains(r#""$serde_json::private::RawValue":"[1,2]""#), "{text}");
+    }
+    let checkup = c.harness.engine.check_copies(&c.harness.scope, |_, _| {}).await.unwrap();
+    assert!(checkup.sound, "{checkup:?}");
+}
+
+#[tokio::test]
+async fn what_has_no_bound_of_its_own_is_given_one() {
+    let c = Client::new();
+    let deep = (0..40).fold(json!({}), |inner, _| json!({ "k": inner }));
+    let save = |metadata: Value| json!({ "context": {}, "metadata": metadata });
+    assert_error(c.call("POST", "/api/checkpoints", Some(save(deep))).await, 400, "INVALID_INPUT");
+    let words = "w+".repeat(40);
+    assert_error(c.get(&format!("/api/checkpoints?query={words}")).await, 400, "INVALID_INPUT");
+    assert_error(c.get(&format!("/api/checkpoints?query={}", "w".repeat(1001))).await, 400, "INVALID_INPUT");
+    let tags = "tags=a&".repeat(65);
+    assert_error(c.get(&format!("/api/checkpoints?{tags}")).await, 400, "INVALID_INPUT");
+    let (_, reply) = c.call("POST", "/api/checkpoints", Some(json!({ "context": {}, "a".repeat(100_000): 1 }))).await;
+    assert!(reply["error"]["message"].as_str().unwrap().len() < 1000, "what was sent is not sent back whole");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod list;
 mod retry;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::json;
+use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{Checkpoint, Metadata};
 use waystone_core::canon::Hash;
@@ -103,7 +103,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
     }
     let required = || unreadable("an id", "it is missing");
     let metadata: String = row.get(5)?;
-    let metadata = serde_json::from_str(&metadata).map_err(|error| error.to_string()).and_then(Metadata::new);
+    let metadata = parse_metadata(&metadata);
     Ok(Checkpoint {
         checkpoint_id: id(row, 0)?.ok_or_else(required)?,
         session_id: id(row, 1)?.ok_or_else(required)?,
@@ -117,6 +117,15 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         context_hash: Hash(row.get(9)?),
         archived: row.get::<_, Option<i64>>(10)?.is_some(),
     })
+}
+
+/// Metadata as they are stored.
+pub(crate) fn parse_metadata(text: &str) -> Result<Metadata, String> {
+    match waystone_core::json::parse_trusted(text.as_bytes()) {
+        Ok(Value::Object(map)) => Metadata::new(map),
+        Ok(_) => Err("it is not an object".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn find_by_key(db: &Connection, key: i64) -> DbResult<Checkpoint> {

@@ -5,7 +5,8 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
-use waystone_core::api::Metadata;
+
+use super::checkpoint::parse_metadata;
 
 /// For the writer thread and housekeeping. Commits sync the log before they return; checkpoints happen in housekeeping.
 pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
@@ -32,10 +33,9 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
         2,
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC,
         |context| {
-            let metadata =
-                serde_json::from_str(context.get_raw(0).as_str()?).ok().and_then(|map| Metadata::new(map).ok());
+            let metadata = parse_metadata(context.get_raw(0).as_str()?);
             let query = context.get_raw(1).as_str()?;
-            Ok(metadata.is_some_and(|metadata| metadata.has_words(query)))
+            Ok(metadata.is_ok_and(|metadata| metadata.has_words(query)))
         },
     )?;
     Ok(db)

@@ -72,8 +72,8 @@ fn id_of(saved: &Saved) -> String {
 /// Whether the text is there, is a context, and has the hash by which contexts are compared.
 fn is_whole(saved: &Saved) -> bool {
     let Some(text) = &saved.text else { return false };
-    let context = waystone_core::json::parse_trusted::<serde_json::Map<String, Value>>(text).ok();
-    let hash = context.as_ref().and_then(hash_object).map(|hash| hash.to_string());
+    let Ok(Value::Object(context)) = waystone_core::json::parse_trusted(text) else { return false };
+    let hash = hash_object(&context).map(|hash| hash.to_string());
     hash.as_deref() == saved.columns.get("context_hash").and_then(|value| value.get("hex")).and_then(Value::as_str)
 }
 

@@ -19,6 +19,15 @@ const MIGRATIONS: [&str; 2] = [
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// The version stands in the header twice, the second time with this added: one that was garbled is told from a newer one.
+const APPLICATION: u32 = 0x5753_0000;
+
+/// Whether both places in the header name `version`.
+pub(crate) fn is_confirmed(db: &Connection, version: u32) -> rusqlite::Result<bool> {
+    let found: u32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    Ok(found.wrapping_sub(version) == APPLICATION)
+}
+
 /// Whether the schema is the one this program knows. A newer one is an error, and nothing is touched.
 pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     let path = directory.database();
@@ -59,6 +68,7 @@ fn apply(path: &Path, now: Timestamp) -> rusqlite::Result<()> {
             add_first_space(&transaction, now)?;
         }
         transaction.pragma_update(None, "user_version", number + 1)?;
+        transaction.pragma_update(None, "application_id", APPLICATION + number + 1)?;
         transaction.commit()?;
     }
     Ok(())

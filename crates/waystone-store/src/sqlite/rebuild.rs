@@ -14,7 +14,7 @@ use waystone_core::store::Scope;
 use super::connection::{open_untouched, open_writer};
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, next_row_seq};
-use super::migration::{VERSION, known_schema, make, schema, version};
+use super::migration::{VERSION, is_confirmed, known_schema, make, schema, version};
 use super::mirror::{changed_seq, insert, read_file, recount};
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -234,18 +234,26 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
     if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
         return Ok(Some("it is missing".to_owned()));
     }
-    let look = || -> rusqlite::Result<(Option<String>, u32, bool)> {
+    let look = || -> rusqlite::Result<Result<Option<String>, u32>> {
         let db = open_untouched(&path)?;
-        Ok((damage(&db)?, version(&db)?, schema(&db)? == known_schema()?))
+        let found = version(&db)?;
+        if found > VERSION && is_confirmed(&db, found)? {
+            return Ok(Err(found));
+        }
+        if let Some(damage) = damage(&db)? {
+            return Ok(Ok(Some(damage)));
+        }
+        let is_ours = schema(&db)? == known_schema()?;
+        Ok(Ok(match found {
+            VERSION if is_ours => None,
+            1..VERSION if !is_ours => None,
+            _ => Some(format!("version {found} is not what its tables are")),
+        }))
     };
     match look() {
+        Ok(Err(found)) => Err(OpenError::Newer { path, found, known: VERSION }),
+        Ok(Ok(damage)) => Ok(damage),
         Err(error) => Ok(Some(error.to_string())),
-        Ok((Some(damage), _, _)) => Ok(Some(damage)),
-        Ok((None, VERSION, true)) => Ok(None),
-        Ok((None, _, true)) => Ok(Some("its version number is not its own".to_owned())),
-        Ok((None, found, false)) if found > VERSION => Err(OpenError::Newer { path, found, known: VERSION }),
-        Ok((None, found, false)) if found > 0 && found < VERSION => Ok(None),
-        Ok(_) => Ok(Some("its schema is not ours".to_owned())),
     }
 }
 

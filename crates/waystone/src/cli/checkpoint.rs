@@ -254,7 +254,7 @@ fn show(loaded: &LoadedCheckpoint) -> String {
         ("size", format!("{} compressed", bytes(checkpoint.size_bytes))),
         ("state", if checkpoint.archived { "archived".to_owned() } else { "live".to_owned() }),
     ]);
-    let context = json::parse_trusted::<Value>(loaded.context.get().as_bytes());
+    let context = json::parse_trusted(loaded.context.get().as_bytes());
     let context = context.and_then(|context| serde_json::to_string_pretty(&context));
     format!("{known}\n{}\n", plain_json(&context.unwrap_or_else(|_| loaded.context.get().to_owned())))
 }
