@@ -185,9 +185,11 @@ pub fn verify(plan: &Plan, acknowledged: &[Acknowledged], report: &mut Report) -
     Ok(())
 }
 
-/// Mirror files that are not what was written. One that lags behind is not among them.
+/// Mirror files that are not what was written. One that lags behind is not among them. The program under test may be one that
+/// only saves, so the real one beside it is asked.
 fn torn_files(plan: &Plan) -> io::Result<Vec<String>> {
-    let done = command(&plan.binary, &plan.data_dir).args(["doctor", "--json"]).output()?;
+    let doctor = plan.binary.with_file_name("waystone");
+    let done = command(&doctor, &plan.data_dir).args(["doctor", "--json"]).output()?;
     let checkup: Value = serde_json::from_slice(&done.stdout).map_err(io::Error::other)?;
     Ok(checkup["findings"].as_array().into_iter().flatten().map(Value::to_string).collect())
 }
