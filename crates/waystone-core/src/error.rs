@@ -100,7 +100,7 @@ impl Error {
             Self::StorageUnavailable { reason: Unavailable::Damaged, .. } => (
                 "STORAGE_UNAVAILABLE",
                 503,
-                "the database is damaged; copy the data directory away before anything else is done, then bring back a good copy",
+                "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`",
             ),
             Self::StorageUnavailable { .. } => {
                 ("STORAGE_UNAVAILABLE", 503, "nothing was changed; see the log file in the data directory")

@@ -17,7 +17,7 @@ pub use directory::open_log;
 pub use repair::{Repaired, repair};
 pub use sqlite::Sqlite;
 
-/// Why a data directory cannot be used. Each message says what to do.
+/// Why a data directory cannot be used. Each message ends with `; ` and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot use {path}: {error}; choose another directory with --data-dir or WAYSTONE_DATA_DIR")]
@@ -38,7 +38,7 @@ pub enum OpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{path} is missing, but copies of what was in it are there; bring it back with `waystone doctor --repair`")]
     Lost { path: PathBuf },
-    #[error("{path} cannot be opened: {message}")]
+    #[error("{path} cannot be used: {message}; `waystone doctor --repair` brings back what was saved")]
     Database { path: PathBuf, message: String },
 }
 

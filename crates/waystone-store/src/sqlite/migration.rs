@@ -103,8 +103,5 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
-    OpenError::Database {
-        path: path.to_owned(),
-        message: format!("{error}; `waystone doctor --repair` brings back what was saved"),
-    }
+    OpenError::Database { path: path.to_owned(), message: error.to_string() }
 }
