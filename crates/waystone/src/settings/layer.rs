@@ -8,10 +8,13 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 use waystone_core::json::parse_strict;
 
-use super::{Kind, SCHEMA, SETTINGS, Setting};
+use super::{DATA_DIR, Kind, SCHEMA, SETTINGS, Setting};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Who acts, on one platform or another.
+const USER: [&str; 2] = ["USER", "USERNAME"];
 
 /// A value from a flag or a variable.
 pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
@@ -75,12 +78,14 @@ impl Variables {
         let mut ours = BTreeMap::new();
         for (name, value) in std::env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
-            if !["WAYSTONE_", "WORKRAIL_", "USER"].iter().any(|prefix| name.starts_with(prefix)) {
+            let is_user = USER.contains(&name.as_str());
+            if !is_user && !["WAYSTONE_", "WORKRAIL_"].iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }
             match value.into_string() {
                 Ok(value) if value.is_empty() => {}
                 Ok(value) => drop(ours.insert(name, value)),
+                Err(value) if is_user => drop(ours.insert(name, value.to_string_lossy().into_owned())),
                 Err(_) => bail!("{name} is not text"),
             }
         }
@@ -120,7 +125,7 @@ impl Variables {
     }
 
     pub(super) fn user(&self) -> String {
-        self.0.get("USER").or_else(|| self.0.get("USERNAME")).cloned().unwrap_or_else(|| "user".to_owned())
+        USER.iter().find_map(|name| self.0.get(*name)).cloned().unwrap_or_else(|| "user".to_owned())
     }
 }
 
@@ -141,6 +146,8 @@ impl Merged {
         match path.metadata() {
             // There is none, or the directory cannot be entered, which is for the store to say.
             Err(_) => return Ok(()),
+            // A pipe would be waited for.
+            Ok(metadata) if !metadata.is_file() => bail!("{shown} is not a file"),
             Ok(metadata) => ensure!(metadata.len() <= FILE_BYTES_MAX, "{shown} is too large for a configuration"),
         }
         let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -150,6 +157,10 @@ impl Merged {
         let known: Vec<&str> =
             SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| setting.key).collect();
         for (key, value) in file.into_iter().filter(|(key, _)| key != SCHEMA) {
+            ensure!(
+                key != DATA_DIR,
+                "{shown}: `{DATA_DIR}` is set with --data-dir or WAYSTONE_DATA_DIR only: this file is in it"
+            );
             let setting = SETTINGS.iter().find(|setting| setting.key == key && setting.is_in_file());
             let Some(setting) = setting else {
                 bail!(
