@@ -3,6 +3,7 @@
 mod checkpoint;
 mod config;
 mod doctor;
+mod failure;
 mod render;
 mod serve;
 mod session;
@@ -13,25 +14,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use clap::builder::styling::AnsiColor;
 use clap::{CommandFactory, Parser, Subcommand};
+use waystone_core::Engine;
 use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
-use waystone_core::{Engine, Error};
 
-use crate::settings::{Flags, Settings};
+use crate::settings::{Flags, HEADING, Settings};
+pub(crate) use failure::{refuse, report};
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.
 ///
 /// Agents reach it over MCP: add `waystone mcp` to your agent's MCP servers. The other commands let you look at what was
 /// saved and save by hand.
 #[derive(Debug, Parser)]
-#[command(name = "waystone", version, max_term_width = 100)]
+#[command(name = "waystone", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) settings: Flags,
 
-    /// Print JSON instead of tables
+    /// Print JSON instead of tables, and errors as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -44,6 +47,7 @@ pub(crate) enum Command {
     /// Serve an agent over MCP on standard input and output
     Mcp,
     /// Serve applications over REST and agents over MCP at /mcp
+    #[command(after_help = "It listens on http://127.0.0.1:3000; `--host` and `--port` change that, see --help.")]
     Serve,
     /// Look at and change sessions: runs of work that own checkpoints
     #[command(subcommand)]
@@ -82,12 +86,27 @@ pub(crate) fn run_without_store(command: &Command, settings: &Settings, json: bo
         }
         Command::Man { directory } => {
             std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-            clap_mangen::generate_to(program, directory)
+            clap_mangen::generate_to(manual(program), directory)
                 .with_context(|| format!("cannot write to {}", directory.display()))?;
+            let first = directory.join("waystone.1");
+            render::Out { json }.print(&serde_json::json!({ "directory": directory }), |_| {
+                format!("wrote {} and a page for each command", render::plain(&first.display().to_string()))
+            })?;
         }
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// The program as man pages show it: settings once, in the first page.
+fn manual(program: clap::Command) -> clap::Command {
+    fn refer(command: clap::Command) -> clap::Command {
+        command.after_help("Settings and exit codes are in waystone(1).").mut_subcommands(refer)
+    }
+    program
+        .mut_args(|arg| if arg.get_help_heading() == Some(HEADING) { arg.global(false) } else { arg })
+        .override_usage("waystone [OPTIONS] [SETTINGS] <COMMAND>")
+        .mut_subcommands(refer)
 }
 
 /// Does what must be done before the store is opened. Returns what it found.
@@ -101,7 +120,7 @@ pub(crate) fn prepare(command: &Command, root: &Path, clock: &Arc<dyn Clock>) ->
 /// Tells a person something on standard error.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
-        let _ = writeln!(std::io::stderr(), "warning: {}", render::plain(warning));
+        failure::say(AnsiColor::Yellow, "warning", warning);
     }
 }
 
@@ -116,26 +135,11 @@ pub(crate) async fn run(
     match command {
         Command::Mcp => serve::mcp(engine, settings).await,
         Command::Serve => serve::http(engine, settings).await,
-        Command::Session(command) => session::run(command, engine, scope, &out).await,
-        Command::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out).await,
+        Command::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
+        Command::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
         Command::Status => status::run(engine, scope, &out).await,
         Command::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
         Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => Ok(()),
-    }
-}
-
-/// Prints why a command failed and what to do, to standard error.
-pub(crate) fn report(error: &anyhow::Error, json: bool) {
-    let mut stderr = std::io::stderr().lock();
-    if json {
-        let reply = error.downcast_ref::<Error>().map(|error| serde_json::json!(error.reply()));
-        let plain = || serde_json::json!({ "error": { "code": "COMMAND_FAILED", "message": format!("{error:#}") } });
-        let _ = writeln!(stderr, "{}", reply.unwrap_or_else(plain));
-        return;
-    }
-    let _ = writeln!(stderr, "error: {}", render::plain(&format!("{error:#}")));
-    if let Some(error) = error.downcast_ref::<Error>() {
-        let _ = writeln!(stderr, "hint: {}", error.hint());
     }
 }
 

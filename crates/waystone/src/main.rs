@@ -19,20 +19,15 @@ use cli::{Arguments, Command};
 use clock::SystemClock;
 use settings::Settings;
 
-/// Exit codes: 0 done, 1 the request failed, 2 the arguments are wrong (clap's own), 3 the store cannot be used.
-const EXIT_FAILED: u8 = 1;
-const EXIT_STORE: u8 = 3;
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return cli::refuse(&error),
+    };
     let json = arguments.json;
-    let outcome = start(arguments);
-    match outcome {
+    match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            cli::report(&error, json);
-            ExitCode::from(if error.is::<OpenError>() { EXIT_STORE } else { EXIT_FAILED })
-        }
+        Err(error) => cli::report(&error, json),
     }
 }
 

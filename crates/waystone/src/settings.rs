@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
-use waystone_core::Limits;
 use waystone_core::id::ProjectId;
+use waystone_core::{Error, Limits};
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,8 @@ const BYTES_MAX: u64 = 1 << 50;
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
+/// What settings stand under in help.
+pub(crate) const HEADING: &str = "Settings";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
@@ -79,7 +82,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &["WORKRAIL_MAX_CHECKPOINTS"],
         kind: Kind::Number(1, 1_000_000_000),
         default: || json!(Limits::default().checkpoints_max),
-        about: "Checkpoints a session keeps, before the oldest without name, tag or branch is archived",
+        about: "Most checkpoints that a session keeps, before the oldest without name, tag or branch is archived",
     },
     Setting {
         key: "maxContextBytes",
@@ -87,7 +90,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &[],
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().context_bytes_max),
-        about: "A context as JSON",
+        about: "Most bytes of a context as JSON",
     },
     Setting {
         key: "maxCheckpointBytes",
@@ -95,7 +98,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &[],
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().checkpoint_bytes_max),
-        about: "A checkpoint as stored, compressed",
+        about: "Most bytes of a checkpoint as stored, compressed",
     },
     Setting {
         key: "maxSessionBytes",
@@ -103,7 +106,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &[],
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().session_bytes_max),
-        about: "All checkpoints of a session as stored",
+        about: "Most bytes of all checkpoints of a session as stored",
     },
     Setting {
         key: "maxTotalBytes",
@@ -111,7 +114,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &[],
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().total_bytes_max),
-        about: "All checkpoints as stored",
+        about: "Most bytes of all checkpoints as stored",
     },
     Setting {
         key: "host",
@@ -143,13 +146,21 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         aliases: &[],
         kind: Kind::OneOf(LEVELS),
         default: || json!("info"),
-        about: "What goes to logs/waystone.log in the data directory",
+        about: "How much goes to logs/waystone.log in the data directory",
     },
 ];
 
 impl Setting {
     pub(crate) fn flag(&self) -> String {
         kebab_case(self.key)
+    }
+
+    fn shown_default(&self) -> String {
+        match (self.default)() {
+            Value::String(text) => format!(" [default: {text}]"),
+            Value::Number(number) => format!(" [default: {number}]"),
+            _ => String::new(),
+        }
     }
 
     /// `dataDir` says where the file is, so it cannot stand in it.
@@ -176,14 +187,20 @@ pub(crate) struct Flags(Map<String, Value>);
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         SETTINGS.iter().fold(command, |command, setting| {
+            let help = format!("{}{} [env: {}]", setting.about, setting.shown_default(), setting.variable);
             let mut arg = Arg::new(setting.key)
                 .long(setting.flag())
                 .value_name(setting.kind.placeholder())
                 .global(true)
-                .help_heading("Settings")
-                .hide_short_help(![DATA_DIR, "host", "port"].contains(&setting.key))
-                .help(format!("{} [env: {}]", setting.about, setting.variable))
+                .help_heading(HEADING)
+                .hide_short_help(setting.key != DATA_DIR)
+                .help(help.clone())
+                // Man pages show only this of what short help hides.
+                .long_help(help)
                 .action(ArgAction::Set);
+            if let Kind::OneOf(choices) = setting.kind {
+                arg = arg.value_parser(PossibleValuesParser::new(choices));
+            }
             if setting.key == DATA_DIR {
                 arg = arg.alias("storage-path");
             }
@@ -236,7 +253,11 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Puts the layers together. `has_place` says that the working directory means something: a server's does not.
-    pub(crate) fn load(flags: &Flags, has_place: bool) -> anyhow::Result<Self> {
+    pub(crate) fn load(flags: &Flags, has_place: bool) -> Result<Self, Error> {
+        Self::merge(flags, has_place).map_err(|error| Error::InvalidInput(format!("{error:#}")))
+    }
+
+    fn merge(flags: &Flags, has_place: bool) -> anyhow::Result<Self> {
         let variables = layer::Variables::read()?;
         let mut merged = layer::Merged::defaults();
         let environment = variables.settings()?;
@@ -262,6 +283,12 @@ impl Settings {
         };
         let layer::Merged { values, origins } = merged;
         Ok(Self { data_dir, project, limits, user: variables.user(), warnings: variables.unknown(), values, origins })
+    }
+
+    /// The project that a flag names: what is listed is narrowed down by a flag, and by nothing that was set once for all.
+    pub(crate) fn given_project(&self) -> Option<ProjectId> {
+        let is_flag = self.origins.get("project").is_some_and(|origin| origin == "--project");
+        is_flag.then(|| self.project.clone())
     }
 
     pub(crate) fn text(&self, key: &str) -> &str {

@@ -1,19 +1,20 @@
 //! `waystone checkpoint`
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use waystone_core::api::{
     Checkpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
+use waystone_core::json::{parse_strict, parse_trusted};
 use waystone_core::store::Scope;
-use waystone_core::{Engine, Error, json};
+use waystone_core::{Engine, Error};
 
+use super::failure::Failure;
 use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
 
 #[derive(Debug, Subcommand)]
@@ -39,7 +40,7 @@ pub(crate) enum Command {
 pub(crate) struct List {
     /// Only checkpoints of this session; its id is in `session list`
     session: Option<SessionId>,
-    /// Only checkpoints of this project
+    /// Only checkpoints of this project; --project as a flag says the same
     #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
     project: Option<ProjectId>,
     /// Only checkpoints whose name, tags or metadata contain these words
@@ -119,9 +120,17 @@ pub(crate) struct Save {
     force: bool,
 }
 
-pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+/// `given` is the project that was named on the command line for all commands.
+pub(crate) async fn run(
+    command: Command,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    given: Option<ProjectId>,
+) -> anyhow::Result<()> {
     match command {
-        Command::List(list) => {
+        Command::List(mut list) => {
+            list.project = list.project.or(given);
             let one_session = list.session.is_some();
             let page = engine.list_checkpoints(scope, list.into_request()).await?;
             out.print(&page, |page| {
@@ -131,16 +140,27 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
                 let header = ["SESSION", "CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
                 let first = usize::from(one_session);
                 let rows = page.checkpoints.iter().map(|checkpoint| row(checkpoint).split_off(first));
-                let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
-                table(&header[first..], rows) + &more.unwrap_or_default()
+                let more = |cursor| format!("{} of {}; more: --cursor {cursor}\n", page.checkpoints.len(), page.total);
+                table(&header[first..], rows) + &page.next_cursor.as_ref().map(more).unwrap_or_default()
             })
         }
         Command::Show(Show { checkpoint, latest }) => {
             let request = LoadCheckpoint { checkpoint_id: checkpoint, session_id: latest };
-            out.print(&engine.load_checkpoint(scope, request).await?, show)
+            let loaded = engine.load_checkpoint(scope, request).await?;
+            if !out.json {
+                super::warn(&warnings(&loaded));
+            }
+            out.print(&loaded, show)
         }
         Command::Delete { checkpoint, yes } => {
-            confirm(yes, &format!("Delete checkpoint {checkpoint}?"))?;
+            if !yes {
+                let wanted = LoadCheckpoint { checkpoint_id: Some(checkpoint.clone()), session_id: None };
+                // A damaged one can be deleted too.
+                if let Err(error @ Error::CheckpointNotFound(_)) = engine.load_checkpoint(scope, wanted).await {
+                    return Err(error.into());
+                }
+                confirm(&format!("checkpoint {checkpoint}"), "It is hidden, and loads by its id for 7 days.")?;
+            }
             let deleted = engine.delete_checkpoint(scope, &checkpoint).await?;
             out.print(&deleted, |deleted| {
                 format!("deleted {}; kept until {}\n", deleted.checkpoint_id, time(deleted.kept_until))
@@ -182,8 +202,8 @@ impl List {
 
 impl Save {
     fn into_request(self, bytes_max: u64) -> anyhow::Result<SaveCheckpoint> {
-        let text = read_file(&self.file, bytes_max)?;
-        let named = |error| Error::InvalidInput(format!("{}: {error}", self.file.display()));
+        let text = read_file(&self.file, bytes_max, self.session.is_none())?;
+        let named = |error| Error::InvalidInput(format!("{}: {error}", name_of(&self.file)));
         let context = object(&text).map_err(named)?;
         let mut metadata = self.metadata.unwrap_or_default();
         metadata.extend(self.name.map(|name| ("name".to_owned(), name.into())));
@@ -206,22 +226,38 @@ impl Save {
 }
 
 fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
-    match json::parse_strict(text)? {
+    match parse_strict(text)? {
         Value::Object(object) => Ok(object),
         _ => Err("it is not a JSON object".to_owned()),
     }
 }
 
-/// Reads a file whole, but not one that could not be saved anyway.
-fn read_file(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let source: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn name_of(path: &Path) -> String {
+    if is_standard_input(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Reads a file whole, but not one that could not be saved anyway. One that is named alone may have been meant as a session.
+fn read_file(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Vec<u8>> {
+    let name = name_of(path);
+    let failed = |what: &str, error: &io::Error| Failure {
+        code: "INVALID_INPUT",
+        message: format!("cannot {what} {name}: {error}"),
+        hint: match is_alone {
+            true => "one argument is FILE, two are SESSION and FILE; `-` reads standard input".to_owned(),
+            false => "name a file with a JSON object; `-` reads standard input".to_owned(),
+        },
     };
+    let source: Box<dyn Read> = match is_standard_input(path) {
+        true => Box::new(io::stdin()),
+        false => Box::new(std::fs::File::open(path).map_err(|error| failed("open", &error))?),
+    };
+    let mut text = Vec::new();
     // Whitespace is not kept, so a file may be larger than what it holds.
-    source.take(bytes_max * 2 + 1).read_to_end(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
+    source.take(bytes_max * 2 + 1).read_to_end(&mut text).map_err(|error| failed("read", &error))?;
     let actual = text.len() as u64;
     if actual > bytes_max * 2 {
         return Err(Error::PayloadTooLarge { what: "the file", actual, max: bytes_max * 2 }.into());
@@ -241,20 +277,46 @@ fn row(checkpoint: &Checkpoint) -> Vec<String> {
     ]
 }
 
+/// What must be known before the context is used.
+fn warnings(loaded: &LoadedCheckpoint) -> Vec<String> {
+    let skipped = loaded.skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let degraded = format!("this is not the newest checkpoint of its session: damaged are {skipped}");
+    loaded.degraded.then_some(degraded).into_iter().chain(loaded.warnings.iter().cloned()).collect()
+}
+
+fn state(loaded: &LoadedCheckpoint) -> String {
+    match (loaded.skipped.len() as u64, loaded.checkpoint.archived) {
+        (1, _) => "degraded: 1 newer one is damaged".to_owned(),
+        (2.., _) => format!("degraded: {} newer ones are damaged", loaded.skipped.len()),
+        (0, true) => "archived".to_owned(),
+        (0, false) => "live".to_owned(),
+    }
+}
+
 fn show(loaded: &LoadedCheckpoint) -> String {
+    fn text(value: Option<&impl ToString>) -> String {
+        value.map(ToString::to_string).unwrap_or_default()
+    }
     let checkpoint = &loaded.checkpoint;
+    let mut metadata = json!(checkpoint.metadata);
+    if let Some(fields) = metadata.as_object_mut() {
+        fields.retain(|name, _| name != "name" && name != "tags");
+    }
     let known = fields(&[
         ("checkpoint", checkpoint.checkpoint_id.to_string()),
         ("session", checkpoint.session_id.to_string()),
         ("project", checkpoint.project_id.to_string()),
         ("saved", checkpoint.created_at.to_string()),
-        ("parent", checkpoint.parent_checkpoint_id.as_ref().map(ToString::to_string).unwrap_or_default()),
-        ("name", checkpoint.metadata.name().unwrap_or_default().to_owned()),
+        ("parent", text(checkpoint.parent_checkpoint_id.as_ref())),
+        ("name", text(checkpoint.metadata.name().as_ref())),
         ("tags", checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),
+        ("metadata", text(metadata.as_object().filter(|fields| !fields.is_empty()).map(|_| &metadata))),
+        ("agent", text(checkpoint.agent_id.as_ref())),
+        ("workflow", text(checkpoint.workflow_id.as_ref())),
         ("size", format!("{} compressed", bytes(checkpoint.size_bytes))),
-        ("state", if checkpoint.archived { "archived".to_owned() } else { "live".to_owned() }),
+        ("state", state(loaded)),
     ]);
-    let context = json::parse_trusted(loaded.context.get().as_bytes());
+    let context = parse_trusted(loaded.context.get().as_bytes());
     let context = context.and_then(|context| serde_json::to_string_pretty(&context));
     format!("{known}\n{}\n", plain_json(&context.unwrap_or_else(|_| loaded.context.get().to_owned())))
 }

@@ -9,7 +9,8 @@ use waystone_core::api::{Checkup, Finding, FindingKind};
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 
-use super::render::{Out, table};
+use super::failure::Failure;
+use super::render::{Out, count, table};
 
 /// Brings the database back from the files before it is opened. Says on standard error what was done.
 pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
@@ -34,8 +35,13 @@ pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out, before: Vec<F
     bar.finish_and_clear();
     checkup.findings.splice(0..0, before);
     out.print(&checkup, show)?;
-    anyhow::ensure!(checkup.sound, "not everything is whole");
-    Ok(())
+    if checkup.sound {
+        return Ok(());
+    }
+    let message = "not everything is whole".to_owned();
+    let hint =
+        "`waystone doctor --repair` brings back what only the files have; what is lost in both copies needs a backup";
+    Err(Failure { code: "CHECKPOINT_CORRUPT", message, hint: hint.to_owned() }.into())
 }
 
 fn show(checkup: &Checkup) -> String {
@@ -47,7 +53,7 @@ fn show(checkup: &Checkup) -> String {
         true => "Both copies of everything are whole.\n".to_owned(),
         false => table(&["WHAT", "WHERE", "WHY"], rows),
     };
-    format!("{} checkpoints in {} files were checked.\n{found}", checkup.checkpoints, checkup.files)
+    format!("checked {} in {}\n{found}", count(checkup.checkpoints, "checkpoint"), count(checkup.files, "file"))
 }
 
 fn word(kind: FindingKind) -> &'static str {

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use anyhow::ensure;
-
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use waystone_core::clock::Timestamp;
+
+use super::failure::Failure;
 
 pub(crate) struct Out {
     pub(crate) json: bool,
@@ -24,17 +24,21 @@ impl Out {
     }
 }
 
-/// Asks a person before something is deleted. Without a terminal there is no one to ask, so it must have been said before.
-pub(crate) fn confirm(yes: bool, question: &str) -> anyhow::Result<()> {
-    if yes {
-        return Ok(());
+/// Asks a person before `what` is deleted, and says what comes of it. Without a terminal there is no one to ask, so it must have
+/// been said before.
+pub(crate) fn confirm(what: &str, outcome: &str) -> anyhow::Result<()> {
+    if !std::io::stdin().is_terminal() {
+        let message = format!("{what} is deleted only when that is confirmed, and there is no terminal to ask on");
+        return Err(Failure { code: "INVALID_INPUT", message, hint: "use --yes".to_owned() }.into());
     }
-    ensure!(std::io::stdin().is_terminal(), "{question} Say so with --yes");
-    write!(std::io::stderr(), "{question} [y/N] ")?;
+    write!(std::io::stderr(), "Delete {what}? {outcome} [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
-    ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "nothing was deleted");
-    Ok(())
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    let hint = "answer y, or use --yes".to_owned();
+    Err(Failure { code: "CANCELLED", message: "nothing was deleted".to_owned(), hint }.into())
 }
 
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -46,10 +50,10 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table.lines().map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n").collect()
 }
 
-/// Two columns: what it is and its value.
+/// Two columns: what it is and its value, where it has one.
 pub(crate) fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    fields.iter().fold(String::new(), |mut text, (name, value)| {
+    fields.iter().filter(|(_, value)| !value.is_empty()).fold(String::new(), |mut text, (name, value)| {
         let _ = writeln!(text, "{name:width$}  {}", plain(value));
         text
     })
@@ -67,6 +71,11 @@ pub(crate) fn plain(text: &str) -> String {
     })
 }
 
+/// [`plain`] text on one line: what a library says may have several.
+pub(crate) fn line(text: &str) -> String {
+    plain(&text.lines().map(str::trim).collect::<Vec<_>>().join(" "))
+}
+
 /// JSON in which such characters, which can stand only inside its texts, are written as escapes: the same JSON still.
 pub(crate) fn plain_json(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
@@ -82,6 +91,11 @@ pub(crate) fn plain_json(text: &str) -> String {
 /// Whether a character would act on a terminal instead of standing in it: controls, and those that turn the writing around.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A number of things: `1 checkpoint`, `2 checkpoints`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A text that leaves room for the other columns.

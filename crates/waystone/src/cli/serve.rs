@@ -4,13 +4,13 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use waystone_core::Engine;
+use waystone_core::{Engine, Error};
 use waystone_server::http::{Guard, Http};
 use waystone_server::mcp::Mcp;
 
+use super::failure::Failure;
 use crate::settings::Settings;
 
 /// How long requests under way may take when the server is told to end.
@@ -25,11 +25,20 @@ pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<
 }
 
 pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
-    let host: IpAddr = settings.text("host").parse().context("host is not an address, such as 127.0.0.1")?;
-    ensure!(host.is_loopback(), "{host} can be reached from other machines, and there are no API keys yet");
+    let given = settings.text("host");
+    let host = given.parse::<IpAddr>();
+    let host =
+        host.map_err(|_| Error::InvalidInput(format!("host: `{given}` is not an address, such as 127.0.0.1")))?;
+    if !host.is_loopback() {
+        let message = format!("host: {host} can be reached from other machines, and there are no API keys yet");
+        return Err(Error::InvalidInput(message).into());
+    }
     let socket = SocketAddr::new(host, settings.port());
-    let listener =
-        TcpListener::bind(socket).await.with_context(|| format!("cannot listen on {socket}; choose another --port"))?;
+    let listener = TcpListener::bind(socket).await.map_err(|error| Failure {
+        code: "CONFLICT",
+        message: format!("cannot listen on {socket}: {error}"),
+        hint: "choose another --port; 0 takes a free one".to_owned(),
+    })?;
     let (socket, stopped) = (listener.local_addr()?, stop_signal()?);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %socket, "serving HTTP");
     // Whoever does not read it needs no announcement; the server serves all the same.

@@ -6,13 +6,13 @@ use waystone_core::api::{ListSessions, Session, UpdateSession};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 
-use super::render::{Out, bytes, confirm, fields, short, table, time};
+use super::render::{Out, bytes, confirm, count, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List sessions, last used first
     List {
-        /// Only sessions of this project
+        /// Only sessions of this project; --project as a flag says the same
         #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
         project: Option<ProjectId>,
         /// How many to show, 1 to 1000
@@ -51,9 +51,17 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+/// `given` is the project that was named on the command line for all commands.
+pub(crate) async fn run(
+    command: Command,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    given: Option<ProjectId>,
+) -> anyhow::Result<()> {
     match command {
         Command::List { project, limit, cursor } => {
+            let project = project.or(given);
             let filter = project.as_ref().map(|project| format!("No sessions in project {project}."));
             let page = engine.list_sessions(scope, ListSessions { project_id: project, limit, cursor }).await?;
             out.print(&page, |page| {
@@ -81,12 +89,16 @@ pub(crate) async fn run(command: Command, engine: &Engine, scope: &Scope, out: &
             out.print(&engine.update_session(scope, &session, change).await?, show)
         }
         Command::Delete { session, yes } => {
-            let found = engine.find_session(scope, &session).await?;
-            confirm(yes, &format!("Delete session {session} with {} checkpoints?", found.checkpoint_count))?;
+            if !yes {
+                let found = engine.find_session(scope, &session).await?;
+                let what = format!("session {session} with {}", count(found.checkpoint_count, "checkpoint"));
+                confirm(&what, "It is hidden and kept for at least 7 days; its id cannot be used again meanwhile.")?;
+            }
             let deleted = engine.delete_session(scope, &session).await?;
             out.print(&deleted, |deleted| {
-                let (count, until) = (deleted.checkpoint_count, time(deleted.kept_until));
-                format!("deleted {} with {count} checkpoints; kept until {until}\n", deleted.session_id)
+                let (id, until) = (&deleted.session_id, time(deleted.kept_until));
+                let checkpoints = count(deleted.checkpoint_count, "checkpoint");
+                format!("deleted {id} with {checkpoints}; kept until {until}; its id cannot be used again meanwhile\n")
             })
         }
     }
@@ -101,8 +113,8 @@ fn show(session: &Session) -> String {
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("created", session.created_at.to_string()),
         ("last used", session.last_accessed_at.to_string()),
-        ("checkpoints", session.checkpoint_count.to_string()),
-        ("size", bytes(session.total_size_bytes)),
+        ("checkpoints", format!("{}, archived ones not counted", session.checkpoint_count)),
+        ("size", format!("{}, archived ones included", bytes(session.total_size_bytes))),
     ])
 }
 

@@ -81,6 +81,8 @@ fn a_person_can_say_all_that_a_program_can() {
         (&[][..], &[child_id, second_id, id][..]),
         (&[session], &[child_id, id]),
         (&["--in", "p2"], &[second_id]),
+        (&["--project", "p2"], &[second_id]),
+        (&["--project", "p2", "--in", "p1"], &[child_id, id]),
         (&["--query", "t-7 KEPT"], &[second_id]),
         (&["--tag", "t"], &[second_id]),
         (&["--agent", "a"], &[id]),
@@ -90,6 +92,16 @@ fn a_person_can_say_all_that_a_program_can() {
     ] {
         assert_eq!(listed(arguments), expected, "{arguments:?}");
     }
+    let sessions = stdout(&run(&["session", "list", "--project", "p2"]));
+    assert!(sessions.contains("other") && !sessions.contains(session), "{sessions}");
+    let shown = stdout(&run(&["checkpoint", "show", second_id]));
+    assert!(shown.contains(r#"metadata    {"ticket":"T-7"}"#), "{shown}");
+    let shown = stdout(&run(&["checkpoint", "show", id]));
+    assert!(shown.contains("agent       a\n") && shown.contains("workflow    w\n"), "{shown}");
+    let page = stdout(&run(&["checkpoint", "list", "--limit", "2"]));
+    assert!(page.contains("\n2 of 3; more: --cursor "), "{page}");
+    let page = stdout(&run(&["session", "list", "--limit", "1"]));
+    assert!(page.contains("\nmore: --cursor "), "{page}");
     let table = |arguments: &[&str]| stdout(&run(&[&["checkpoint", "list"], arguments].concat()));
     assert!(table(&[]).starts_with("SESSION") && table(&[]).contains(session));
     assert!(table(&[session]).starts_with("CHECKPOINT") && !table(&[session]).contains(session));
@@ -119,9 +131,9 @@ fn errors_come_with_a_hint_and_an_exit_code() {
         ("{", "EOF"),
     ] {
         std::fs::write(&file, text).unwrap();
-        check(&["checkpoint", "save", "s", path], 1, says);
+        check(&["checkpoint", "save", "s", path], 2, says);
     }
-    check(&["checkpoint", "save", "s", "/no/such/file"], 1, "cannot open /no/such/file");
+    check(&["checkpoint", "save", "s", "/no/such/file"], 2, "cannot open /no/such/file");
     check(&["checkpoint", "show", "nope"], 1, "hint: look for its id");
     check(&["checkpoint", "show", "nope", "--json"], 1, r#""code":"CHECKPOINT_NOT_FOUND""#);
     check(&["checkpoint", "list", "s", "--limit", "0"], 2, "1..=1000");

@@ -5,5 +5,6 @@
 mod cli;
 mod config;
 mod durability;
+mod failure;
 mod mcp;
 mod processes;

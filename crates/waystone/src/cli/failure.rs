@@ -1,0 +1,92 @@
+//! Why a command failed: one message, one hint and one exit code, for people or as the error object of the other faces.
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::builder::styling::{AnsiColor, Style};
+use serde_json::json;
+use waystone_core::Error;
+use waystone_core::api::{ErrorBody, ErrorReply};
+use waystone_store::OpenError;
+
+use super::render::{line, plain_json};
+
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, 2 an argument, a setting or a file that was given is \
+wrong, 3 the data directory cannot be used.";
+
+/// A failure that only the command line has.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn reply(code: &str, message: String, hint: &str) -> ErrorReply {
+    ErrorReply { error: ErrorBody { code: code.to_owned(), message, details: json!({}), hint: hint.to_owned() } }
+}
+
+fn reply_to(error: &anyhow::Error) -> ErrorReply {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return error.reply();
+    }
+    if let Some(Failure { code, message, hint }) = error.downcast_ref() {
+        return reply(code, message.clone(), hint);
+    }
+    let message = format!("{error:#}");
+    match message.rsplit_once("; ") {
+        Some((message, hint)) if error.is::<OpenError>() => reply("STORAGE_UNAVAILABLE", message.to_owned(), hint),
+        _ => reply("COMMAND_FAILED", message, "see logs/waystone.log in the data directory"),
+    }
+}
+
+/// Prints why a command failed and what to do, to standard error.
+pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
+    print(&reply_to(error), as_json)
+}
+
+fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {
+    let error = &reply.error;
+    if as_json {
+        let _ = writeln!(std::io::stderr(), "{}", plain_json(&json!(reply).to_string()));
+    } else {
+        say(AnsiColor::Red, "error", &error.message);
+        say(AnsiColor::Cyan, "hint", &error.hint);
+    }
+    ExitCode::from(match error.code.as_str() {
+        "INVALID_INPUT" => 2,
+        "STORAGE_UNAVAILABLE" => 3,
+        _ => 1,
+    })
+}
+
+/// Prints one line that says what it is, in colour on a terminal that wants it.
+pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
+    let style = Style::new().fg_color(Some(color.into())).bold();
+    let _ = writeln!(anstream::stderr(), "{style}{what}:{style:#} {}", line(text));
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    let as_json =
+        std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    if !as_json || !error.use_stderr() {
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    }
+    let text = error.to_string();
+    let said = text.split("\n\nUsage:").next().unwrap_or_default();
+    let said = said.split("\n\nFor more").next().unwrap_or_default();
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    print(&reply("INVALID_INPUT", message, "see --help of the command"), true)
+}
