@@ -114,32 +114,6 @@ fn too_deep() -> String {
     format!("JSON is nested deeper than {DEPTH_MAX} levels")
 }
 
-/// Levels of nesting, counted on the text so that nothing recurses before the bound is known.
-fn depth(text: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
-    for &byte in text {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
 /// A key by which `serde_json` marks text to be taken for the value itself. Only where the library reads for us must it be refused.
 const RAW_KEY: &str = "$serde_json::private::RawValue";
 
@@ -163,44 +137,54 @@ pub fn check_message(text: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Looks at every number, and shows `look` every string, quotes included, with what follows it.
+/// Looks at every number and every level of nesting, without recursion, and shows `look` every string, quotes included, with what
+/// follows it.
 fn scan(text: &[u8], look: impl Fn(&[u8], &[u8]) -> Result<(), String>) -> Result<(), String> {
-    if depth(text) > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
-        return Err(too_deep());
-    }
-    let mut rest = text;
-    while let Some((&byte, tail)) = rest.split_first() {
-        if byte == b'"' {
-            let (string, after) = rest.split_at(1 + string_length(tail));
-            look(string, after)?;
-            rest = after;
-        } else if byte == b'-' || byte.is_ascii_digit() {
-            let length = tail.iter().take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b)).count();
-            let (literal, after) = rest.split_at(1 + length);
-            check_number(&String::from_utf8_lossy(literal))?;
-            rest = after;
-        } else {
-            rest = tail;
+    let (mut at, mut depth) = (0, 0usize);
+    while let Some(&byte) = text.get(at) {
+        let mut end = at + 1;
+        match byte {
+            b'"' => {
+                end = string_end(text, end);
+                look(&text[at..end], &text[end..])?;
+            }
+            b'-' | b'0'..=b'9' => {
+                end += text[end..].iter().take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b)).count();
+                check_number(&text[at..end])?;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_MAX + ENVELOPE_DEPTH_MAX {
+                    return Err(too_deep());
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
         }
+        at = end;
     }
     Ok(())
 }
 
-/// How much of `text` is the rest of a string that has begun, its last quote included.
-fn string_length(text: &[u8]) -> usize {
-    let mut escaped = false;
-    for (at, &byte) in text.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
+/// Where a string that has begun before `at` ends, its last quote included.
+fn string_end(text: &[u8], mut at: usize) -> usize {
+    while let Some(found) = memchr::memchr2(b'"', b'\\', &text[at..]) {
+        at += found + 1;
+        if text[at - 1] == b'"' {
+            return at;
         }
+        // What is escaped does not end it.
+        at = (at + 1).min(text.len());
     }
     text.len()
 }
 
-fn check_number(literal: &str) -> Result<(), String> {
+fn check_number(literal: &[u8]) -> Result<(), String> {
+    // Nothing this short is out of range.
+    if literal.len() < 4 {
+        return Ok(());
+    }
+    let literal = &*String::from_utf8_lossy(literal);
     let shown = || literal.chars().take(40).collect::<String>();
     let integer = !literal.contains(['.', 'e', 'E']);
     if integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {

@@ -3,6 +3,8 @@
 //! Bytes are a zstd frame that stands alone, or one that is a delta: it refers to the text of another checkpoint, its base, and
 //! says only what differs. A text unpacks from a chain of frames, of which the first stands alone and each is the base of the next.
 
+use std::cell::RefCell;
+
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name, get_frame_content_size};
 
 use crate::canon::Hash;
@@ -14,6 +16,11 @@ const LEVEL: i32 = 3;
 const LONG_BYTES: usize = 1024 * 1024;
 /// The largest window that every decoder takes.
 const WINDOW_LOG_MAX: u32 = 27;
+
+thread_local! {
+    /// Making one takes as long as decoding a context of some 10 KB, and a chain has many.
+    static DECODER: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
 
 /// A text packed for storage, with what is needed to prove that it was unpacked whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,12 +103,9 @@ pub fn decompress(bytes: &[u8], bytes_max: usize, prefix: &[u8]) -> std::io::Res
     let stated = get_frame_content_size(bytes).ok().flatten().and_then(|length| usize::try_from(length).ok());
     let length = stated.filter(|length| *length <= bytes_max);
     let length = length.ok_or_else(|| std::io::Error::other("it is longer than it may be"))?;
-    let mut context = DCtx::create();
-    if !prefix.is_empty() {
-        context.ref_prefix(prefix).map_err(failed)?;
-    }
     let mut text = Vec::with_capacity(length);
-    context.decompress(&mut text, bytes).map_err(failed)?;
+    // A dictionary without the mark of one is content that is referred to, as a prefix is. JSON text never has the mark.
+    DECODER.with_borrow_mut(|context| context.decompress_using_dict(&mut text, bytes, prefix)).map_err(failed)?;
     Ok(text)
 }
 

@@ -60,6 +60,8 @@ fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.set_prepared_statement_cache_capacity(64);
+    // Otherwise a statement on a table with a partial index is prepared anew whenever a parameter has another value.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
     // Whichever connection closes last folds the log back, so all of them sync alike.
     #[cfg(target_os = "macos")]
