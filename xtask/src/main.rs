@@ -3,6 +3,7 @@
 mod bench;
 mod faults;
 mod test;
+mod tools;
 
 use clap::Parser;
 

@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Context;
-
-use crate::{root, say, sh};
+use crate::tools::{python, set_up};
+use crate::{root, sh};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     sh("cargo", &["build", "--workspace", "--bins"])?;
@@ -20,7 +19,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let binary = root().join("target/debug/waystone");
     let fixtures = root().join("target/debug/waystone-conformance");
-    let (python, modules) = (python()?, node_modules()?);
+    let (python, modules) = (python("python", "tests/clients/requirements.txt")?, node_modules()?);
     client(&python, "mcp_client.py", &[&binary])?;
     client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
@@ -35,17 +34,6 @@ fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()
     sh(&python.to_string_lossy(), &arguments)
 }
 
-/// A virtual environment with what `requirements.txt` names.
-fn python() -> anyhow::Result<PathBuf> {
-    let (tools, wanted) = (root().join("target/tools/python"), "tests/clients/requirements.txt");
-    let python = tools.join("bin/python");
-    set_up(&tools, wanted, || {
-        sh("python3", &["-m", "venv", "--clear", &tools.to_string_lossy()])?;
-        sh(&python.to_string_lossy(), &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted])
-    })?;
-    Ok(python)
-}
-
 /// A folder with what `package.json` names.
 fn node_modules() -> anyhow::Result<PathBuf> {
     let (tools, wanted) = (root().join("target/tools/node"), "tests/clients/package.json");
@@ -56,17 +44,4 @@ fn node_modules() -> anyhow::Result<PathBuf> {
         sh("npm", &["install", "--prefix", &prefix, "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"])
     })?;
     Ok(tools.join("node_modules"))
-}
-
-/// Runs `install` unless it has run for the same list before.
-fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let wanted = fs::read_to_string(root().join(wanted)).with_context(|| format!("{wanted} cannot be read"))?;
-    let stamp = tools.join("installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(());
-    }
-    say(format_args!("setting up {}", tools.display()));
-    install()?;
-    fs::write(stamp, wanted)?;
-    Ok(())
 }

@@ -1,0 +1,32 @@
+//! What tasks need besides the Rust toolchain: set up under `target/tools/`, and again only when the list of it changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::{root, say, sh};
+
+/// The interpreter of a virtual environment with what the file `wanted` names.
+pub(crate) fn python(name: &str, wanted: &str) -> anyhow::Result<PathBuf> {
+    let tools = root().join("target/tools").join(name);
+    let python = tools.join("bin/python");
+    set_up(&tools, wanted, || {
+        sh("python3", &["-m", "venv", "--clear", &tools.to_string_lossy()])?;
+        sh(&python.to_string_lossy(), &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted])
+    })?;
+    Ok(python)
+}
+
+/// Runs `install` unless it has run for the same list before.
+pub(crate) fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let wanted = fs::read_to_string(root().join(wanted)).with_context(|| format!("{wanted} cannot be read"))?;
+    let stamp = tools.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    say(format_args!("setting up {}", tools.display()));
+    install()?;
+    fs::write(stamp, wanted)?;
+    Ok(())
+}
