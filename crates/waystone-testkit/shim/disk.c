@@ -1,7 +1,7 @@
 /* Stands between a program and the disk: copies each file in SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
  * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
- * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did. With SHIM_SYNC_LOG it writes down how
- * many nanoseconds each sync took. */
+ * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did, and with SHIM_NO_SYNC those of
+ * all files. With SHIM_SYNC_LOG it writes down how many nanoseconds each sync of a file took whose name ends in SHIM_SYNC_SUFFIX. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -91,13 +91,13 @@ static int has_suffix(int fd, const char *suffix)
     return strcmp(path + length - strlen(suffix), suffix) == 0;
 }
 
-static void write_down(const struct timespec *from, const struct timespec *to)
+static void write_down(int fd, const struct timespec *from, const struct timespec *to)
 {
-    const char *path = getenv("SHIM_SYNC_LOG");
+    const char *path = getenv("SHIM_SYNC_LOG"), *suffix = getenv("SHIM_SYNC_SUFFIX");
     char line[32];
     int log, length;
 
-    if (!path || (log = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) < 0)
+    if (!path || (suffix && !has_suffix(fd, suffix)) || (log = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) < 0)
         return;
     length = snprintf(line, sizeof line, "%lld\n",
                       (long long)(to->tv_sec - from->tv_sec) * 1000000000LL + (to->tv_nsec - from->tv_nsec));
@@ -113,12 +113,12 @@ static int sync_with(const char *name, int fd)
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     int result;
 
-    if (ignore && *ignore && has_suffix(fd, ignore))
+    if (getenv("SHIM_NO_SYNC") || (ignore && *ignore && has_suffix(fd, ignore)))
         return 0;
     clock_gettime(CLOCK_MONOTONIC, &from);
     result = real(fd);
     clock_gettime(CLOCK_MONOTONIC, &to);
-    write_down(&from, &to);
+    write_down(fd, &from, &to);
     if (result == 0)
         keep(fd);
     return result;

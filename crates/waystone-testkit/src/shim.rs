@@ -18,17 +18,28 @@ pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result
     ])
 }
 
-/// The variables that make a child write down how long each of its syncs took.
-pub fn log_syncs(log: &Path) -> io::Result<Vec<(String, String)>> {
+/// The variables that make a child write down how long each of its syncs took of files whose name ends in `suffix`.
+pub fn log_syncs(log: &Path, suffix: &str) -> io::Result<Vec<(String, String)>> {
     std::fs::write(log, "")?;
     let shown = |path: &Path| path.to_string_lossy().into_owned();
-    Ok(vec![("LD_PRELOAD".to_owned(), shown(&build()?)), ("SHIM_SYNC_LOG".to_owned(), shown(log))])
+    Ok(vec![
+        ("LD_PRELOAD".to_owned(), shown(&build()?)),
+        ("SHIM_SYNC_LOG".to_owned(), shown(log)),
+        ("SHIM_SYNC_SUFFIX".to_owned(), suffix.to_owned()),
+    ])
 }
 
-/// How long all syncs written down so far took together.
-pub fn synced(log: &Path) -> io::Result<Duration> {
+/// The variables that make every sync of a child do nothing.
+pub fn no_syncs() -> io::Result<Vec<(String, String)>> {
+    let library = build()?.to_string_lossy().into_owned();
+    Ok(vec![("LD_PRELOAD".to_owned(), library), ("SHIM_NO_SYNC".to_owned(), "1".to_owned())])
+}
+
+/// The syncs that were written down so far: how many, and how long they took together.
+pub fn synced(log: &Path) -> io::Result<(usize, Duration)> {
     let lines = std::fs::read_to_string(log)?;
-    Ok(Duration::from_nanos(lines.lines().filter_map(|line| line.parse::<u64>().ok()).sum()))
+    let times: Vec<u64> = lines.lines().filter_map(|line| line.parse().ok()).collect();
+    Ok((times.len(), Duration::from_nanos(times.iter().sum())))
 }
 
 fn build() -> io::Result<PathBuf> {
