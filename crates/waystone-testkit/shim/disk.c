@@ -1,7 +1,8 @@
 /* Stands between a program and the disk: copies each file in SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
  * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
  * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did, and with SHIM_NO_SYNC those of
- * all files. With SHIM_SYNC_LOG it writes down how many nanoseconds each sync of a file took whose name ends in SHIM_SYNC_SUFFIX. */
+ * all files. With SHIM_SYNC_LOG it writes down how many nanoseconds each sync took that the thread named SHIM_SYNC_THREAD made of a
+ * file whose name ends in SHIM_SYNC_SUFFIX. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,13 +93,23 @@ static int has_suffix(int fd, const char *suffix)
     return strcmp(path + length - strlen(suffix), suffix) == 0;
 }
 
+static int is_thread(const char *wanted)
+{
+    char name[16] = "";
+
+    return prctl(PR_GET_NAME, name) == 0 && strcmp(name, wanted) == 0;
+}
+
 static void write_down(int fd, const struct timespec *from, const struct timespec *to)
 {
-    const char *path = getenv("SHIM_SYNC_LOG"), *suffix = getenv("SHIM_SYNC_SUFFIX");
+    const char *path = getenv("SHIM_SYNC_LOG"), *suffix = getenv("SHIM_SYNC_SUFFIX"), *thread = getenv("SHIM_SYNC_THREAD");
     char line[32];
     int log, length;
 
-    if (!path || (suffix && !has_suffix(fd, suffix)) || (log = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) < 0)
+    if (!path || (suffix && !has_suffix(fd, suffix)) || (thread && !is_thread(thread)))
+        return;
+    log = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (log < 0)
         return;
     length = snprintf(line, sizeof line, "%lld\n",
                       (long long)(to->tv_sec - from->tv_sec) * 1000000000LL + (to->tv_nsec - from->tv_nsec));

@@ -18,14 +18,16 @@ pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result
     ])
 }
 
-/// The variables that make a child write down how long each of its syncs took of files whose name ends in `suffix`.
-pub fn log_syncs(log: &Path, suffix: &str) -> io::Result<Vec<(String, String)>> {
+/// The variables that make a child write down how long each sync took that a save waits for: those that its writer makes of the
+/// write-ahead log. Housekeeping syncs on a thread of its own.
+pub fn log_syncs(log: &Path) -> io::Result<Vec<(String, String)>> {
     std::fs::write(log, "")?;
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     Ok(vec![
         ("LD_PRELOAD".to_owned(), shown(&build()?)),
         ("SHIM_SYNC_LOG".to_owned(), shown(log)),
-        ("SHIM_SYNC_SUFFIX".to_owned(), suffix.to_owned()),
+        ("SHIM_SYNC_SUFFIX".to_owned(), "-wal".to_owned()),
+        ("SHIM_SYNC_THREAD".to_owned(), "writer".to_owned()),
     ])
 }
 

@@ -17,7 +17,7 @@ const LINES: usize = 10;
 pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let ground = Ground::new();
     let sync_log = ground.file("syncs");
-    let mut synced = ground.start(&programs.waystone, "synced", shim::log_syncs(&sync_log, "-wal")?)?;
+    let mut synced = ground.start(&programs.waystone, "synced", shim::log_syncs(&sync_log)?)?;
     let mut unsynced = ground.start(&programs.waystone, "unsynced", shim::no_syncs()?)?;
     let mut contexts: Vec<Changing> = (0..SESSIONS).map(|session| Changing::new(session as u64, LINES)).collect();
     let (mut with, mut without) = (Sample::default(), Sample::default());

@@ -1,6 +1,9 @@
 //! One operation at a time, in a session that is full, beside what the disk and SQLite take for less.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
+use waystone_testkit::process::McpProcess;
 use waystone_testkit::shim;
 
 use super::client::{Changing, Ground, list_line, load_latest_line, save_line, timed};
@@ -40,45 +43,83 @@ pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Repor
 
 fn sample(programs: &Programs, rounds: usize) -> anyhow::Result<Samples> {
     let ground = Ground::new();
-    let mut process = ground.start(&programs.waystone, "data", Vec::new())?;
-    // A second process, on a directory of its own, writes down the syncs of its write-ahead log. Only what is outside of them is
-    // taken from it. Housekeeping syncs mirror files meanwhile: no save waits for those.
-    let sync_log = ground.file("syncs");
-    let mut logged = ground.start(&programs.waystone, "logged", shim::log_syncs(&sync_log, "-wal")?)?;
-    let mut appender = Appender::new(&ground.file("appended"))?;
-    let mut rows = RowWriter::new(&ground.file("rows.db"))?;
+    let mut bench = Bench::start(&ground, &programs.waystone)?;
     let (load, list) = (load_latest_line("bench"), list_line("bench"));
     let mut changing = Changing::of_33_kb();
-    let mut samples = Samples::default();
     for n in 0..rounds + WARM_UP {
         if n == WARM_UP {
-            samples = Samples::default();
+            bench.samples = Samples::default();
         }
         let context = changing.next();
         let (line, reordered) = (save_line(n, "bench", context), save_line(n, "bench", &reversed(context)));
-        samples.save.push(timed(&mut process, &line)?);
-        let (syncs_before, synced_before) = shim::synced(&sync_log)?;
-        let whole = timed(&mut logged, &line)?;
-        let (syncs, synced) = shim::synced(&sync_log)?;
-        samples.outside_sync.push(whole.saturating_sub(synced - synced_before));
-        samples.syncs = (samples.syncs.0 + syncs - syncs_before, samples.syncs.1 + 1);
         let small = save_line(n, "small", &json!({ "n": n }));
-        let mut calls = [
+        // Each comes first as often as the others: the disk and the scheduler have a memory.
+        let mut writes = [Write::Save(&line), Write::Logged(&line), Write::Small(&small), Write::Append, Write::Row];
+        writes.rotate_left(n % 5);
+        writes.iter().try_for_each(|write| bench.write(write))?;
+        let Bench { process, samples, .. } = &mut bench;
+        let mut reads = [
             (&line, &mut samples.same),
             (&reordered, &mut samples.reordered),
-            (&small, &mut samples.small_save),
             (&load, &mut samples.load),
             (&list, &mut samples.list),
         ];
-        // Each comes after each other one as often: the first call after a pause takes longer.
-        calls.rotate_left(n % 5);
-        for (line, sample) in &mut calls {
-            sample.push(timed(&mut process, line)?);
+        reads.rotate_left(n % 4);
+        for (line, sample) in reads {
+            sample.push(timed(process, line)?);
         }
-        samples.append.push(appender.append()?);
-        samples.row.push(rows.insert()?);
     }
-    Ok(samples)
+    Ok(bench.samples)
+}
+
+enum Write<'a> {
+    Save(&'a str),
+    Logged(&'a str),
+    Small(&'a str),
+    Append,
+    Row,
+}
+
+struct Bench {
+    process: McpProcess,
+    /// On a directory of its own, and writes down the syncs that saves wait for; only what is outside of them is taken from it.
+    logged: McpProcess,
+    sync_log: PathBuf,
+    appender: Appender,
+    rows: RowWriter,
+    samples: Samples,
+}
+
+impl Bench {
+    fn start(ground: &Ground, binary: &Path) -> anyhow::Result<Self> {
+        let sync_log = ground.file("syncs");
+        Ok(Self {
+            process: ground.start(binary, "data", Vec::new())?,
+            logged: ground.start(binary, "logged", shim::log_syncs(&sync_log)?)?,
+            sync_log,
+            appender: Appender::new(&ground.file("appended"))?,
+            rows: RowWriter::new(&ground.file("rows.db"))?,
+            samples: Samples::default(),
+        })
+    }
+
+    fn write(&mut self, write: &Write<'_>) -> anyhow::Result<()> {
+        let samples = &mut self.samples;
+        match write {
+            Write::Save(line) => samples.save.push(timed(&mut self.process, line)?),
+            Write::Small(line) => samples.small_save.push(timed(&mut self.process, line)?),
+            Write::Append => samples.append.push(self.appender.append()?),
+            Write::Row => samples.row.push(self.rows.insert()?),
+            Write::Logged(line) => {
+                let (syncs_before, synced_before) = shim::synced(&self.sync_log)?;
+                let whole = timed(&mut self.logged, line)?;
+                let (syncs, synced) = shim::synced(&self.sync_log)?;
+                samples.outside_sync.push(whole.saturating_sub(synced - synced_before));
+                samples.syncs = (samples.syncs.0 + syncs - syncs_before, samples.syncs.1 + 1);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The same object with its keys the other way round.

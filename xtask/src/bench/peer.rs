@@ -32,7 +32,10 @@ pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Repor
     let growing: Vec<String> = Trajectory::joined(&runs, CHECKPOINTS).contexts().collect();
     for (name, contexts) in [("of 33 KB".to_owned(), changing), (format!("of a run that grows, {source}"), growing)] {
         let largest = contexts.iter().map(String::len).max().unwrap_or(0) / 1000;
-        report.note(&format!("contexts {name}"), format_args!("{CHECKPOINTS} checkpoints, the largest {largest} KB"));
+        report.note(
+            &format!("contexts {name}"),
+            format_args!("{} checkpoints, the largest {largest} KB", contexts.len()),
+        );
         beside(programs, options.rounds, &contexts, report)?;
     }
     Ok(())

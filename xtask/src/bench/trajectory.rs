@@ -33,7 +33,7 @@ impl Trajectory {
 
     /// One run after another as if they were one, up to `steps_max`.
     pub(super) fn joined(runs: &[Self], steps_max: usize) -> Self {
-        let messages = runs.iter().cycle().take(steps_max).flat_map(|run| run.messages.iter().cloned());
+        let messages = runs.iter().flat_map(|run| run.messages.iter().cloned());
         Self { goal: runs[0].goal.clone(), messages: messages.take(steps_max).collect() }
     }
 }
