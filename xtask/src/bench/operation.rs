@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use waystone_testkit::contexts::Random;
 use waystone_testkit::process::McpProcess;
 use waystone_testkit::shim;
 
@@ -45,7 +46,7 @@ fn sample(programs: &Programs, rounds: usize) -> anyhow::Result<Samples> {
     let ground = Ground::new();
     let mut bench = Bench::start(&ground, &programs.waystone)?;
     let (load, list) = (load_latest_line("bench"), list_line("bench"));
-    let mut changing = Changing::of_33_kb();
+    let (mut changing, mut order) = (Changing::of_33_kb(), Random::new(2));
     for n in 0..rounds + WARM_UP {
         if n == WARM_UP {
             bench.samples = Samples::default();
@@ -53,9 +54,9 @@ fn sample(programs: &Programs, rounds: usize) -> anyhow::Result<Samples> {
         let context = changing.next();
         let (line, reordered) = (save_line(n, "bench", context), save_line(n, "bench", &reversed(context)));
         let small = save_line(n, "small", &json!({ "n": n }));
-        // Each comes first as often as the others: the disk and the scheduler have a memory.
+        // In another order every time: what came before shows in what comes after.
         let mut writes = [Write::Save(&line), Write::Logged(&line), Write::Small(&small), Write::Append, Write::Row];
-        writes.rotate_left(n % 5);
+        order.shuffle(&mut writes);
         writes.iter().try_for_each(|write| bench.write(write))?;
         let Bench { process, samples, .. } = &mut bench;
         let mut reads = [
@@ -64,7 +65,7 @@ fn sample(programs: &Programs, rounds: usize) -> anyhow::Result<Samples> {
             (&load, &mut samples.load),
             (&list, &mut samples.list),
         ];
-        reads.rotate_left(n % 4);
+        order.shuffle(&mut reads);
         for (line, sample) in reads {
             sample.push(timed(process, line)?);
         }
