@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Subcommand;
+use waystone_testkit::errno;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::{self, Plan, Report};
 use waystone_testkit::power::{self, Disk};
@@ -41,6 +42,18 @@ pub(crate) enum Fault {
         #[arg(long, default_value_t = 500)]
         databases: usize,
     },
+    /// Let each call that touches the disk fail once, with every error that a disk gives
+    Errno {
+        /// Only every so many-th call
+        #[arg(long, default_value_t = 1)]
+        step: usize,
+        /// Only calls of this kind: write, fsync, open, mkdir, rename or unlink
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only with this error: EIO, ENOSPC, EDQUOT or short
+        #[arg(long)]
+        error: Option<String>,
+    },
 }
 
 pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
@@ -65,6 +78,11 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             })
         }),
         Fault::Corrupt { databases } => tokio::runtime::Runtime::new()?.block_on(corrupt(databases)),
+        Fault::Errno { step, kind, error } => in_directory(|folder| {
+            let (binary, folder) = (binary("waystone"), folder.to_owned());
+            let scenarios = errno::Scenario::ALL.to_vec();
+            print_errno(&errno::run(&errno::Plan { binary, folder, first: 1, step, scenarios, kind, error })?)
+        }),
     }
 }
 
@@ -81,9 +99,7 @@ fn plan(folder: &Path, kills: u32, writers: u64, seed: u64) -> anyhow::Result<Pl
 fn judge(what: &str, report: &Report) -> anyhow::Result<()> {
     say("");
     say(what);
-    print(report);
-    ensure!(report.lost.is_empty() && report.torn.is_empty(), "lost: {:?}, torn: {:?}", report.lost, report.torn);
-    Ok(())
+    print(report)
 }
 
 async fn corrupt(databases: usize) -> anyhow::Result<()> {
@@ -107,7 +123,7 @@ async fn corrupt(databases: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(report: &Report) {
+fn print(report: &Report) -> anyhow::Result<()> {
     say(format_args!("kills                   {}", report.kills));
     say(format_args!("acknowledged            {}", report.acknowledged));
     say(format_args!("acknowledged, lost      {}", report.lost.len()));
@@ -118,4 +134,26 @@ fn print(report: &Report) {
         let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
         say(format_args!("start to ready          median {:.1} ms, longest {:.1} ms", ms(median), ms(longest)));
     }
+    ensure!(report.lost.is_empty() && report.torn.is_empty(), "lost: {:?}, torn: {:?}", report.lost, report.torn);
+    Ok(())
+}
+
+fn print_errno(report: &errno::Report) -> anyhow::Result<()> {
+    for problem in report.problems() {
+        say(problem);
+    }
+    say(format_args!("runs                    {}", report.runs));
+    for ((kind, error), count) in &report.injected {
+        say(format_args!("fault {:<17} {count}", format!("{kind} {error}")));
+    }
+    for (answer, count) in &report.answers {
+        say(format_args!("answer {answer:<24} {count}"));
+    }
+    say(format_args!("acknowledged            {}", report.acknowledged));
+    say(format_args!("acknowledged, lost      {}", report.lost.len()));
+    say(format_args!("panics                  {}", report.panics.len()));
+    say(format_args!("hangs                   {}", report.hangs.len()));
+    say(format_args!("otherwise wrong         {}", report.wrong.len()));
+    ensure!(report.problems().is_empty(), "not everything held");
+    Ok(())
 }

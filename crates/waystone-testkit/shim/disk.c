@@ -2,7 +2,7 @@
  * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
  * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did, and with SHIM_NO_SYNC those of
  * all files. With SHIM_SYNC_LOG it writes down how many nanoseconds each sync took that the thread named SHIM_SYNC_THREAD made of a
- * file whose name ends in SHIM_SYNC_SUFFIX. */
+ * file whose name ends in SHIM_SYNC_SUFFIX. A sync that fails by errno.c does nothing. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -15,6 +15,9 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+/* In errno.c, which is not always there. */
+__attribute__((weak)) int sync_fails(int fd);
 
 static void copy_file(const char *from, const char *to)
 {
@@ -125,6 +128,8 @@ static int sync_with(const char *name, int fd)
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     int result;
 
+    if (sync_fails && sync_fails(fd))
+        return -1;
     if (getenv("SHIM_NO_SYNC") || (ignore && *ignore && has_suffix(fd, ignore)))
         return 0;
     clock_gettime(CLOCK_MONOTONIC, &from);

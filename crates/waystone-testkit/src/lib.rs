@@ -7,6 +7,7 @@ pub mod audit;
 pub mod clock;
 pub mod contexts;
 pub mod corrupt;
+pub mod errno;
 pub mod faulty;
 pub mod golden;
 pub mod harness;
@@ -15,5 +16,6 @@ pub mod kill;
 pub mod power;
 pub mod process;
 pub mod shim;
+pub mod watchdog;
 
 pub use harness::Harness;

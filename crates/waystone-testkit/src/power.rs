@@ -41,7 +41,7 @@ pub fn run(plan: &Plan, disk: Disk) -> io::Result<Report> {
 }
 
 /// Leaves of `data_dir` what is in `shadow`.
-fn lose_unsynced(data_dir: &Path, shadow: &Path) -> io::Result<()> {
+pub(crate) fn lose_unsynced(data_dir: &Path, shadow: &Path) -> io::Result<()> {
     fs::remove_dir_all(data_dir)?;
     make_private(data_dir)?;
     for entry in fs::read_dir(shadow)? {

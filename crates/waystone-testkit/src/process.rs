@@ -39,15 +39,24 @@ impl McpProcess {
     }
 
     pub fn start_with(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut process = Self { child, stdin, stdout, next_id: 0 };
-        let client = json!({ "name": "testkit", "version": "1" });
-        let id = process
-            .send("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }))?;
-        process.wait_for(id)?;
-        process.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())?;
+        let mut process = Self::spawn(command)?;
+        process.initialize()?;
         Ok(process)
+    }
+
+    /// A process that was not spoken to yet. Its standard error is where `command` says.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Ok(Self { child, stdin, stdout, next_id: 0 })
+    }
+
+    pub fn initialize(&mut self) -> io::Result<()> {
+        let client = json!({ "name": "testkit", "version": "1" });
+        let id = self
+            .send("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }))?;
+        self.wait_for(id)?;
+        self.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())
     }
 
     pub fn pid(&self) -> u32 {
@@ -103,6 +112,11 @@ impl McpProcess {
 
     /// Closes its standard input and waits until it ends.
     pub fn finish(mut self) -> io::Result<ExitStatus> {
+        self.end()
+    }
+
+    /// As [`Self::finish`], and may be asked again.
+    pub fn end(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         self.child.wait()
     }

@@ -1,14 +1,16 @@
 //! The library that stands between a program and the disk. It is C, because it replaces functions of the C library; it is
 //! built when first needed, with the compiler that SQLite is built with.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The variables that load the library into a child and tell it what to do.
 pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result<Vec<(String, String)>> {
-    let library = build()?;
+    let library = library("disk", &["disk.c"])?;
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     Ok(vec![
         ("LD_PRELOAD".to_owned(), shown(&library)),
@@ -24,7 +26,7 @@ pub fn log_syncs(log: &Path) -> io::Result<Vec<(String, String)>> {
     std::fs::write(log, "")?;
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     Ok(vec![
-        ("LD_PRELOAD".to_owned(), shown(&build()?)),
+        ("LD_PRELOAD".to_owned(), shown(&library("disk", &["disk.c"])?)),
         ("SHIM_SYNC_LOG".to_owned(), shown(log)),
         ("SHIM_SYNC_SUFFIX".to_owned(), "-wal".to_owned()),
         ("SHIM_SYNC_THREAD".to_owned(), "writer".to_owned()),
@@ -33,7 +35,7 @@ pub fn log_syncs(log: &Path) -> io::Result<Vec<(String, String)>> {
 
 /// The variables that make every sync of a child do nothing.
 pub fn no_syncs() -> io::Result<Vec<(String, String)>> {
-    let library = build()?.to_string_lossy().into_owned();
+    let library = library("disk", &["disk.c"])?.to_string_lossy().into_owned();
     Ok(vec![("LD_PRELOAD".to_owned(), library), ("SHIM_NO_SYNC".to_owned(), "1".to_owned())])
 }
 
@@ -44,14 +46,49 @@ pub fn synced(log: &Path) -> io::Result<(usize, Duration)> {
     Ok((times.len(), Duration::from_nanos(times.iter().sum())))
 }
 
-fn build() -> io::Result<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/disk.c");
+/// A call that fails once.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    pub kind: &'static str,
+    /// The error's number; 0 makes a write short.
+    pub errno: i32,
+    /// Which call of that kind, counted from one.
+    pub at: u32,
+}
+
+/// The variables that make one call of a child on files in `data_dir` fail. The file it was on is written into `log`. With `shadow`,
+/// files are copied there as they are synced.
+pub fn fail(call: Call, data_dir: &Path, log: &Path, shadow: Option<&Path>) -> io::Result<Vec<(String, String)>> {
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    let library = library("errno", &["disk.c", "errno.c"])?;
+    let mut settings = vec![
+        ("LD_PRELOAD".to_owned(), shown(&library)),
+        ("SHIM_ROOT".to_owned(), shown(&data_dir.canonicalize()?)),
+        ("SHIM_FAULT_KIND".to_owned(), call.kind.to_owned()),
+        ("SHIM_FAULT_ERRNO".to_owned(), call.errno.to_string()),
+        ("SHIM_FAULT_AT".to_owned(), call.at.to_string()),
+        ("SHIM_FAULT_LOG".to_owned(), shown(log)),
+    ];
+    settings.extend(shadow.map(|shadow| ("SHIM_SHADOW".to_owned(), shown(shadow))));
+    Ok(settings)
+}
+
+/// Builds a library once a process: a child may be loading it while another test asks for it.
+fn library(name: &'static str, sources: &[&str]) -> io::Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap();
+    if let Some(path) = built.get(name) {
+        return Ok(path.clone());
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim");
     let own = std::env::current_exe()?;
-    let target = own.parent().unwrap_or(Path::new(".")).join(format!("waystone-disk-{}.so", std::process::id()));
-    let built =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&target).arg(source).arg("-ldl").status()?;
-    if !built.success() {
+    let target = own.parent().unwrap_or(Path::new(".")).join(format!("waystone-{name}-{}.so", std::process::id()));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o"]).arg(&target);
+    compiler.args(sources.iter().map(|source| folder.join(source))).arg("-ldl");
+    if !compiler.status()?.success() {
         return Err(io::Error::other("the disk shim could not be compiled"));
     }
+    built.insert(name, target.clone());
     Ok(target)
 }
