@@ -75,7 +75,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let clock = Arc::new(SystemClock);
     let findings = cli::prepare(&arguments.command, &settings.data_dir, &(clock.clone() as Arc<dyn Clock>))?;
     let opened = open(&settings, &arguments.command, &clock)?;
-    logging::start(opened.root(&settings), settings.text("logLevel"))?;
+    if let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
+        cli::warn(&[format!("nothing is logged: {error}")]);
+    }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     if let Some((_, why)) = &opened.volatile {
         tracing::error!(why, "the data directory cannot be used; nothing is kept beyond the end of this process");

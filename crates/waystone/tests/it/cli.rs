@@ -160,3 +160,14 @@ fn a_relative_data_directory_works_from_the_first_time() {
         assert!(stdout(&output).contains("fresh"));
     }
 }
+
+#[test]
+fn a_log_that_cannot_be_opened_stops_nothing() {
+    let directory = private_dir();
+    std::fs::write(directory.path().join("logs"), "not a folder").unwrap();
+    let status = waystone(directory.path(), &["status", "--json"]);
+    let reply: Value = serde_json::from_str(&stdout(&status)).unwrap();
+    assert_eq!(reply["checkpointCount"], 0);
+    let said = String::from_utf8(status.stderr).unwrap();
+    assert!(said.contains("nothing is logged"), "{said}");
+}
