@@ -1,19 +1,43 @@
 //! The only place that opens databases, so that every connection has the same settings.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::checkpoint::parse_metadata;
 
+/// How long SQLite waits for other connections.
+pub(crate) const BUSY_MAX: Duration = Duration::from_secs(5);
+
 /// For the writer thread and housekeeping. Commits sync the log before they return; checkpoints happen in housekeeping.
+///
+/// What SQLite cannot open for writing it opens for reading, and stays with that as long as the connection lives. So one that
+/// cannot write is opened once more: a fault that passes must not last. After that reads go on, and writes say why they fail.
 pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open_for_commits(path)?;
+    if !is_read_only(&db)? {
+        return Ok(db);
+    }
+    drop(db);
+    open_for_commits(path)
+}
+
+fn open_for_commits(path: &Path) -> rusqlite::Result<Connection> {
     let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The log is cut back to this size when it starts over.
     db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 4194304;")?;
     Ok(db)
+}
+
+/// Asks all three files: the database, its log, and the log's index. Whether others are writing just now does not matter.
+fn is_read_only(db: &Connection) -> rusqlite::Result<bool> {
+    db.busy_timeout(Duration::ZERO)?;
+    let begun = db.execute_batch("BEGIN IMMEDIATE; ROLLBACK;");
+    db.busy_timeout(BUSY_MAX)?;
+    Ok(db.is_readonly("main")? || begun.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::ReadOnly)))
 }
 
 /// For a look at a database that may not be ours: closing it changes nothing.
@@ -58,7 +82,7 @@ pub(crate) fn open_empty() -> rusqlite::Result<Connection> {
 #[expect(clippy::disallowed_methods, reason = "this is the one home of opening databases")]
 fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.busy_timeout(BUSY_MAX)?;
     db.set_prepared_statement_cache_capacity(64);
     // Otherwise a statement on a table with a partial index is prepared anew whenever a parameter has another value.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

@@ -1,4 +1,5 @@
 use waystone_testkit::corrupt;
+use waystone_testkit::errno::{self, Scenario};
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::{self, Plan, Report, make_private};
 use waystone_testkit::power::{self, Disk};
@@ -59,4 +60,28 @@ async fn a_row_that_is_damaged_is_noticed_and_healed() {
 #[tokio::test]
 async fn a_database_that_is_gone_or_garbled_is_brought_back() {
     assert_healed(&corrupt::databases(40).await, 40);
+}
+
+/// Lets calls fail with one error, every `step`-th of each kind or of one. The long form is `cargo xtask faults errno`.
+fn check_calls(program: &str, step: usize, scenarios: &[Scenario], kind: Option<&str>) -> errno::Report {
+    let directory = private_dir();
+    let report = errno::run(&errno::Plan {
+        binary: binary(program),
+        folder: directory.path().to_owned(),
+        first: 1,
+        step,
+        scenarios: scenarios.to_vec(),
+        kind: kind.map(str::to_owned),
+        error: Some("EIO".to_owned()),
+    })
+    .unwrap();
+    assert!(report.injected.values().sum::<u32>() > 0, "nothing failed");
+    report
+}
+
+/// What SQLite cannot open for writing it opens for reading: then every save of the process failed.
+#[test]
+fn a_file_that_could_not_be_opened_once_stops_no_later_save() {
+    let report = check_calls("waystone", 1, &[Scenario::Save], Some("open"));
+    assert_eq!(report.problems(), Vec::<&String>::new());
 }
