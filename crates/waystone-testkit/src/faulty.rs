@@ -14,7 +14,11 @@ use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, SharedStore, Store, StoredCheckpoint, Wanted};
-use waystone_core::{Error, Result};
+use waystone_core::{Engine, Error, Limits, Result};
+use waystone_server::mcp::Mcp;
+use waystone_store::Sqlite;
+
+use crate::clock::ManualClock;
 
 /// What a [`FaultyStore`] does wrong.
 pub enum Fault {
@@ -23,6 +27,8 @@ pub enum Fault {
     FailAt(AtomicI64),
     /// Acknowledges a save at once and commits it this much later.
     AcknowledgeEarly(Duration),
+    /// Acknowledges a save that failed.
+    AcknowledgeFailed,
 }
 
 pub struct FaultyStore {
@@ -57,6 +63,10 @@ impl Store for FaultyStore {
                 inner.add_checkpoint(&scope, later).await
             });
             return Ok(Added::New { checkpoint: unsaved(new), pruned: 0 });
+        }
+        if let Fault::AcknowledgeFailed = self.fault {
+            let added = self.inner.add_checkpoint(scope, new.clone()).await;
+            return Ok(added.unwrap_or_else(|_| Added::New { checkpoint: unsaved(new), pruned: 0 }));
         }
         let added = self.inner.add_checkpoint(scope, new).await?;
         self.step()?;
@@ -151,6 +161,19 @@ impl Store for FaultyStore {
     async fn close(&self) {
         self.inner.close().await;
     }
+}
+
+/// Does what `waystone mcp` does, on a store with a fault.
+#[expect(clippy::disallowed_methods, reason = "it is started by the process harness, which passes settings so")]
+pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let data_dir = std::env::var("WAYSTONE_DATA_DIR")?;
+    let clock = Arc::new(ManualClock::unique());
+    let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone())?), fault);
+    let limits = Limits { checkpoints_max: 1_000_000, ..Limits::default() };
+    let engine = Engine::new(Arc::new(store), clock, limits, "default".parse()?);
+    Mcp::new(engine.clone(), "faulty").serve_stdio(std::future::pending()).await?;
+    engine.close().await;
+    Ok(())
 }
 
 /// The checkpoint that a store would return if it had saved it.

@@ -79,9 +79,21 @@ fn check_calls(program: &str, step: usize, scenarios: &[Scenario], kind: Option<
     report
 }
 
+#[test]
+fn acknowledged_checkpoints_and_deletions_survive_calls_that_fail() {
+    let report = check_calls("waystone", 23, &Scenario::ALL, None);
+    assert_eq!(report.problems(), Vec::<&String>::new());
+}
+
 /// What SQLite cannot open for writing it opens for reading: then every save of the process failed.
 #[test]
 fn a_file_that_could_not_be_opened_once_stops_no_later_save() {
     let report = check_calls("waystone", 1, &[Scenario::Save], Some("open"));
     assert_eq!(report.problems(), Vec::<&String>::new());
+}
+
+#[test]
+fn a_store_that_acknowledges_saves_that_failed_is_caught() {
+    let report = check_calls("waystone-blind", 23, &[Scenario::Save], Some("write"));
+    assert!(!report.lost.is_empty(), "the run did not notice");
 }
