@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Subcommand;
-use waystone_testkit::errno;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::kill::{self, Plan, Report};
 use waystone_testkit::power::{self, Disk};
 use waystone_testkit::process::binary;
-use waystone_testkit::{corrupt, image};
+use waystone_testkit::{corrupt, errno, full, image};
 
 use crate::{say, sh};
 
@@ -54,6 +53,13 @@ pub(crate) enum Fault {
         #[arg(long)]
         error: Option<String>,
     },
+    /// Fill a disk of 16 MB again and again under many writers (needs root, to mount it)
+    Full {
+        #[arg(long, default_value_t = 50)]
+        fills: u32,
+        #[arg(long, default_value_t = 8)]
+        writers: usize,
+    },
 }
 
 pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
@@ -82,6 +88,10 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
             let scenarios = errno::Scenario::ALL.to_vec();
             print_errno(&errno::run(&errno::Plan { binary, folder, first: 1, step, scenarios, kind, error })?)
+        }),
+        Fault::Full { fills, writers } => in_directory(|folder| {
+            let (binary, folder) = (binary("waystone"), folder.to_owned());
+            print_full(&full::run(&full::Plan { binary, folder, fills, writers })?)
         }),
     }
 }
@@ -155,5 +165,24 @@ fn print_errno(report: &errno::Report) -> anyhow::Result<()> {
     say(format_args!("hangs                   {}", report.hangs.len()));
     say(format_args!("otherwise wrong         {}", report.wrong.len()));
     ensure!(report.problems().is_empty(), "not everything held");
+    Ok(())
+}
+
+fn print_full(report: &full::Report) -> anyhow::Result<()> {
+    let problems = || report.lost.iter().chain(&report.failed_reads).chain(&report.wrong);
+    problems().for_each(say);
+    say(format_args!("fills                   {}", report.fills));
+    say(format_args!("saves acknowledged      {}", report.acknowledged));
+    for (reason, count) in &report.refused {
+        say(format_args!("saves refused, {reason:<8} {count}"));
+    }
+    say(format_args!("acknowledged, lost      {}", report.lost.len()));
+    say(format_args!("reads                   {}", report.reads));
+    say(format_args!("reads failed            {}", report.failed_reads.len()));
+    say(format_args!("otherwise wrong         {}", report.wrong.len()));
+    let longest = report.pauses.iter().max().copied().unwrap_or_default();
+    say(format_args!("freeing to next save    longest {:.1} ms", longest.as_secs_f64() * 1000.0));
+    say(format_args!("data at the end         {} KiB", report.data_bytes / 1024));
+    ensure!(problems().next().is_none(), "not everything held");
     Ok(())
 }

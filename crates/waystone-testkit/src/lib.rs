@@ -9,6 +9,7 @@ pub mod contexts;
 pub mod corrupt;
 pub mod errno;
 pub mod faulty;
+pub mod full;
 pub mod golden;
 pub mod harness;
 pub mod image;
