@@ -64,6 +64,19 @@ pub(crate) fn make_private(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// How much can still be written where `path` is. Not known on Windows, and then it is not short.
+pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(path)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        path.metadata().map(|_| u64::MAX)
+    }
+}
+
 /// The kind of network file system that `path` is on, if it is on one.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(path: &Path) -> io::Result<Option<&'static str>> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use waystone_core::clock::Clock;
 use waystone_core::store::{EVENT_LIFE_MS, KEY_LIFE_MS};
 
-use super::connection::open_writer;
+use super::connection::{BUSY_MAX, open_writer};
 use super::error::DbResult;
 use super::mirror;
 use crate::OpenError;
@@ -127,6 +127,20 @@ impl Upkeep {
     }
 }
 
+/// Folds the log back before it takes the room that folding it back needs. Then nothing could be written any more, whatever is
+/// freed: writers are faster than housekeeping, and the log never gives room back. Only for who has the turn to write.
+pub(crate) fn make_room(directory: &DataDirectory, db: &Connection, free_bytes: u64) -> rusqlite::Result<()> {
+    let log_bytes = directory.write_ahead_log().metadata().map_or(0, |metadata| metadata.len());
+    // The database grows by no more than the log holds; the same again is left for what is written until the next look.
+    if log_bytes < PASSIVE_BYTES || free_bytes >= 2 * log_bytes {
+        return Ok(());
+    }
+    db.busy_timeout(WAIT_MAX)?;
+    let folded = checkpoint(db, "TRUNCATE");
+    db.busy_timeout(BUSY_MAX)?;
+    folded.map(drop)
+}
+
 /// Whether the whole log was copied.
 fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> {
     db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
@@ -174,6 +188,27 @@ mod tests {
         assert!(upkeep.copied_version.is_some());
         h.save("s", json!({ "n": 12 })).await;
         assert!(size() <= PASSIVE_BYTES, "the log starts over and is cut back: {}", size());
+        h.check_invariants().await;
+    }
+
+    #[tokio::test]
+    async fn a_log_is_folded_back_while_there_is_room_for_it() {
+        let h = Harness::new();
+        let mut upkeep = upkeep(&h);
+        let turn = open_private_file(&upkeep.directory.maintenance_lock()).unwrap();
+        turn.lock().unwrap();
+        let log = upkeep.directory.write_ahead_log();
+        let size = || log.metadata().map_or(0, |metadata| metadata.len());
+        let mut random = Random::new(1);
+        for n in 0..12 {
+            h.save("s", json!({ "n": n, "text": random.text(500_000) })).await;
+        }
+        let (grown, directory) = (size(), upkeep.directory.clone());
+        assert!(grown > PASSIVE_BYTES);
+        make_room(&directory, upkeep.db().unwrap(), 2 * grown).unwrap();
+        assert_eq!(size(), grown, "there is room enough");
+        make_room(&directory, upkeep.db().unwrap(), 2 * grown - 1).unwrap();
+        assert_eq!(size(), 0);
         h.check_invariants().await;
     }
 

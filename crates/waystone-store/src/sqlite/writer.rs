@@ -21,9 +21,10 @@ use waystone_core::{Error, Result};
 use super::checkpoint;
 use super::connection::open_writer;
 use super::error::{DbError, DbResult};
+use super::upkeep::make_room;
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::platform::open_private_file;
+use crate::platform::{free_bytes, open_private_file};
 
 const QUEUE_MAX: usize = 1024;
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -89,7 +90,8 @@ impl Writer {
         let db = open_writer(&path).map_err(|error| OpenError::Database { path, message: error.to_string() })?;
         let lock = open_private_file(&directory.write_lock()).map_err(unusable)?;
         let (queue, messages) = sync_channel(QUEUE_MAX);
-        let thread = Thread { db, lock, messages, notes: Vec::new(), noted_at: Instant::now(), closing: None };
+        let (directory, notes) = (directory.clone(), Vec::new());
+        let thread = Thread { directory, db, lock, messages, notes, noted_at: Instant::now(), closing: None };
         std::thread::Builder::new().name("writer".to_owned()).spawn(move || thread.run()).map_err(unusable)?;
         Ok(Self { queue })
     }
@@ -141,6 +143,7 @@ impl Writer {
 }
 
 struct Thread {
+    directory: DataDirectory,
     db: Connection,
     lock: File,
     messages: Receiver<Message>,
@@ -197,7 +200,7 @@ impl Thread {
         if first.is_none() && self.notes.is_empty() {
             return;
         }
-        let begun = self.lock.lock().map_err(|error| broken(&error)).and_then(|()| self.execute("BEGIN IMMEDIATE"));
+        let begun = self.lock.lock().map_err(|error| broken(&error)).and_then(|()| self.begin());
         let mut answers = Vec::new();
         let committed = match begun {
             Ok(()) => self.run_batch(first, &mut answers),
@@ -218,6 +221,14 @@ impl Thread {
         for answer in answers {
             answer(committed.as_ref().err());
         }
+    }
+
+    fn begin(&self) -> Result<()> {
+        let free = free_bytes(self.directory.root()).unwrap_or(u64::MAX);
+        if let Err(error) = make_room(&self.directory, &self.db, free) {
+            tracing::warn!(%error, "the disk is nearly full and the write-ahead log could not be folded back");
+        }
+        self.execute("BEGIN IMMEDIATE")
     }
 
     fn run_batch(&mut self, first: Option<Request>, answers: &mut Vec<Answer>) -> Result<()> {
