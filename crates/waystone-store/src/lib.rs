@@ -38,6 +38,8 @@ pub enum OpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{path} is missing, but copies of what was in it are there; bring it back with `waystone doctor --repair`")]
     Lost { path: PathBuf },
+    #[error("{path} cannot be opened because the disk is full; free some room and try again")]
+    Full { path: PathBuf },
     #[error("{path} cannot be used: {message}; `waystone doctor --repair` brings back what was saved")]
     Database { path: PathBuf, message: String },
 }

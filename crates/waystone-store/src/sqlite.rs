@@ -137,9 +137,9 @@ impl Store for Sqlite {
         Ok(now.map(|now| found.tell(healed, &now)))
     }
 
-    async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
+    async fn check_whole(&self, _: &Scope) -> Result<Vec<Finding>> {
         let directory = self.directory.clone();
-        self.readers.read(move |db| doctor::list_orphans(&directory, db)).await
+        self.readers.read(move |db| doctor::check_whole(&directory, db)).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {

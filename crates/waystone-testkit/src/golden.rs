@@ -32,12 +32,24 @@ pub fn all() -> Vec<Golden> {
 
 fn copy_of(path: &Path) -> Golden {
     let directory = private_dir();
-    fs::copy(path.join("waystone.db"), directory.path().join("waystone.db")).unwrap();
+    copy_all(path, directory.path());
     let expected = fs::read(path.join("expected.json")).unwrap();
     Golden {
         name: path.file_name().unwrap().to_string_lossy().into_owned(),
         directory,
         expected: waystone_core::json::parse_trusted(&expected).unwrap(),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, target) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy_all(&path, &target);
+        } else {
+            fs::copy(path, target).unwrap();
+        }
     }
 }
 
@@ -72,7 +84,7 @@ pub fn contains(actual: &Value, expected: &Value) -> bool {
 pub async fn write(name: &str) {
     let target = root().join(name);
     assert!(!target.exists(), "{} exists; golden directories are never rewritten", target.display());
-    let h = Harness::new();
+    let mut h = Harness::new();
     for n in 0..40u64 {
         h.clock.advance_ms(1500);
         let tags = if n % 10 == 0 { json!(["milestone", "größe"]) } else { json!([]) };
@@ -89,9 +101,12 @@ pub async fn write(name: &str) {
         }
         h.try_save(request).await.unwrap();
     }
+    h.restart().await;
     let expected = serde_json::to_string_pretty(&contents(&h.engine).await).unwrap();
     h.engine.close().await;
     fs::create_dir_all(&target).unwrap();
     fs::copy(h.data_dir().join("waystone.db"), target.join("waystone.db")).unwrap();
+    fs::create_dir_all(target.join("contexts")).unwrap();
+    copy_all(&h.data_dir().join("contexts"), &target.join("contexts"));
     fs::write(target.join("expected.json"), expected + "\n").unwrap();
 }

@@ -18,7 +18,7 @@ impl Engine {
             checkup.findings.extend(group.findings);
             progress(checkup.files, checkup.files + group.left);
         }
-        checkup.findings.extend(self.store.list_orphans(scope).await?);
+        checkup.findings.extend(self.store.check_whole(scope).await?);
         let is_healed =
             |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
         checkup.sound = checkup.findings.iter().all(|finding| is_healed(finding.kind));

@@ -13,6 +13,7 @@ use waystone_core::store::CheckedGroup;
 
 use super::error::{DbResult, file_error};
 use super::mirror::{changed_seq, is_same, path_of, read_file, read_group};
+use super::rebuild;
 use crate::directory::DataDirectory;
 use crate::mirror::{Group, SUFFIX, Saved};
 use crate::platform::create_private_dir;
@@ -126,8 +127,18 @@ impl Diagnosis {
     }
 }
 
-/// Files that belong to no group in the database.
-pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
+/// What is wrong with the database itself, and files that belong to no group in it.
+pub(crate) fn check_whole(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
+    let mut findings = list_orphans(directory, db)?;
+    findings.extend(rebuild::damage(db)?.map(|damage| Finding {
+        kind: FindingKind::Unhealed,
+        subject: "waystone.db".to_owned(),
+        message: format!("{damage}; `waystone doctor --repair` rebuilds it from the files"),
+    }));
+    Ok(findings)
+}
+
+fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
     let mut statement =
         db.prepare("SELECT s.id, g.id FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session")?;
     let known: BTreeSet<PathBuf> = statement

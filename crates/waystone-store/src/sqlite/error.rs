@@ -52,6 +52,8 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Unavailable::Busy,
         Some(ErrorCode::DiskFull) => Unavailable::Full,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unavailable::Damaged,
+        // What every database of ours has is gone.
+        Some(ErrorCode::Unknown) if error.to_string().contains("no such ") => Unavailable::Damaged,
         _ => Unavailable::Broken,
     }
 }

@@ -9,7 +9,7 @@ use waystone_core::clock::Timestamp;
 use super::connection::{open_empty, open_new, open_untouched};
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::platform::{open_private_file, sync_directory};
+use crate::platform::{free_bytes, open_private_file, sync_directory};
 
 const MIGRATIONS: [&str; 2] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
@@ -18,6 +18,9 @@ const MIGRATIONS: [&str; 2] = [
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// With less room than this a failure to open is laid to it.
+const ROOM_BYTES_MIN: u64 = 256 * 1024;
 
 /// The version stands in the header twice, the second time with this added: one that was garbled is told from a newer one.
 const APPLICATION: u32 = 0x5753_0000;
@@ -103,5 +106,9 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
+    // SQLite needs room for its index of the log even to read.
+    if free_bytes(path.parent().unwrap_or(path)).is_ok_and(|free| free < ROOM_BYTES_MIN) {
+        return OpenError::Full { path: path.to_owned() };
+    }
     OpenError::Database { path: path.to_owned(), message: error.to_string() }
 }

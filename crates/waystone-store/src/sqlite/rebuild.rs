@@ -243,12 +243,7 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
         if let Some(damage) = damage(&db)? {
             return Ok(Ok(Some(damage)));
         }
-        let is_ours = schema(&db)? == known_schema()?;
-        Ok(Ok(match found {
-            VERSION if is_ours => None,
-            1..VERSION if !is_ours => None,
-            _ => Some(format!("version {found} is not what its tables are")),
-        }))
+        Ok(Ok(None))
     };
     match look() {
         Ok(Err(found)) => Err(OpenError::Newer { path, found, known: VERSION }),
@@ -257,8 +252,13 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
     }
 }
 
-/// The first thing that SQLite itself finds wrong.
-fn damage(db: &Connection) -> rusqlite::Result<Option<String>> {
+/// The first thing that is wrong with a database as a whole.
+pub(crate) fn damage(db: &Connection) -> rusqlite::Result<Option<String>> {
+    let (found, is_ours) = (version(db)?, schema(db)? == known_schema()?);
+    // An older one is brought to the present schema when it is opened.
+    if !matches!((found, is_ours), (VERSION, true) | (1..VERSION, false)) {
+        return Ok(Some(format!("version {found} is not what its tables are")));
+    }
     let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found != "ok" {
         return Ok(Some(found));

@@ -21,6 +21,7 @@ use waystone_core::{Error, Result};
 use super::checkpoint;
 use super::connection::open_writer;
 use super::error::{DbError, DbResult};
+use super::migration::cannot_open;
 use super::upkeep::make_room;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -87,7 +88,7 @@ impl Writer {
     pub(crate) fn start(directory: &DataDirectory) -> Result<Self, OpenError> {
         let path = directory.database();
         let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
-        let db = open_writer(&path).map_err(|error| OpenError::Database { path, message: error.to_string() })?;
+        let db = open_writer(&path).map_err(|error| cannot_open(&path, &error))?;
         let lock = open_private_file(&directory.write_lock()).map_err(unusable)?;
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let (directory, notes) = (directory.clone(), Vec::new());

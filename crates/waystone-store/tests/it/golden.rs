@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Limits};
 use waystone_store::Sqlite;
@@ -23,5 +24,31 @@ async fn every_golden_directory_opens() {
         engine.save_checkpoint(&Scope::local("tester"), request).await.unwrap();
         engine.close().await;
         assert_eq!(audit::audit(golden.directory.path()), Vec::<String>::new(), "{}", golden.name);
+    }
+}
+
+/// A database that is lost comes back from files that any released format wrote.
+#[tokio::test]
+async fn every_golden_directory_with_files_is_rebuilt_from_them() {
+    let with_files: Vec<_> =
+        golden::all().into_iter().filter(|golden| golden.directory.path().join("contexts").is_dir()).collect();
+    assert!(!with_files.is_empty());
+    for golden in with_files {
+        let clock = Arc::new(ManualClock::unique());
+        std::fs::remove_file(golden.directory.path().join("waystone.db")).unwrap();
+        let shared: Arc<dyn Clock> = clock.clone();
+        waystone_store::repair(golden.directory.path(), &shared, &mut |_, _| {}).unwrap();
+        let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
+        let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
+        let mut expected = golden.expected;
+        for checkpoint in expected.as_array_mut().unwrap() {
+            // How it is kept may change.
+            for field in ["sizeBytes", "contextSizeBytes", "blobPath"] {
+                checkpoint.as_object_mut().unwrap().remove(field);
+            }
+        }
+        let contents = golden::contents(&engine).await;
+        assert!(golden::contains(&contents, &expected), "{} does not hold what it held", golden.name);
+        engine.close().await;
     }
 }
