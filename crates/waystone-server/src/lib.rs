@@ -4,3 +4,4 @@ pub mod http;
 pub mod mcp;
 mod request;
 mod schema;
+mod turn;

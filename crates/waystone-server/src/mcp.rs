@@ -3,6 +3,7 @@
 //! A failed call is a tool result with `isError`, so that the model sees it; only malformed protocol is a JSON-RPC error.
 //! No state is kept for a connection: every call carries the ids it needs.
 
+mod aside;
 mod checkpoint;
 mod frame;
 mod stdio;
@@ -14,24 +15,29 @@ use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::ServiceExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    CustomRequest, CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
+pub(crate) use aside::Aside;
 pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
+
+use crate::turn::{INLINE_BYTES_MAX, Turns, request_bytes_max};
 
 /// What a client may keep of the list of tools: it changes only with the program.
 const TOOLS_TTL_MS: u64 = 3_600_000;
 /// A client's name becomes the actor of its operations; no more of it is kept.
 const ACTOR_LENGTH_MAX: usize = 128;
 
-const INSTRUCTIONS: &str = "Waystone keeps your working context safe across restarts. Save with workflow_checkpoint_save \
+/// What is said first, unless it would not be true.
+const PROMISE: &str = "Waystone keeps your working context safe across restarts.";
+const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
     workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list.";
 
@@ -50,17 +56,24 @@ pub struct Mcp {
     /// Who acts when the client does not give its name.
     user: Arc<str>,
     tools: Arc<[Tool]>,
+    turns: Turns,
 }
 
 impl Mcp {
     pub fn new(engine: Engine, user: &str) -> Self {
-        Self { engine, user: user.into(), tools: tools().into() }
+        let turns = Turns::new(engine.limits());
+        Self::with(engine, user, turns)
+    }
+
+    /// The same, with turns that others take too.
+    pub(crate) fn with(engine: Engine, user: &str, turns: Turns) -> Self {
+        Self { engine, user: user.into(), tools: tools().into(), turns }
     }
 
     /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
     /// answered first.
     pub async fn serve_stdio(self, stop: impl Future<Output = ()>) -> Result<(), String> {
-        let transport = Stdio::start(self.engine.limits().context_bytes_max);
+        let transport = Stdio::start(request_bytes_max(self.engine.limits()));
         tokio::pin!(stop);
         let service = tokio::select! {
             started = self.serve(transport) => match started {
@@ -92,9 +105,12 @@ impl Mcp {
 
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
+        let warnings = self.engine.warnings();
+        let promise =
+            if warnings.is_empty() { PROMISE.to_owned() } else { format!("Warning: {}.", warnings.join("; ")) };
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("waystone", env!("CARGO_PKG_VERSION")).with_title("Waystone"))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(format!("{promise} {INSTRUCTIONS}"))
     }
 
     // The SDK would answer these with nothing found; what we do not have, we say so.
@@ -173,6 +189,16 @@ impl ServerHandler for Mcp {
         let tool =
             tool.ok_or_else(|| ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None))?;
         let scope = self.scope(&context);
-        Ok(tool.call(self.engine.clone(), scope, request.arguments.unwrap_or_default()).await.into())
+        let aside = Aside::of(&context);
+        let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
+        let turn = if tool.reads { self.turns.reply().await } else { None };
+        let reply = tool.call(self.engine.clone(), scope, arguments).await;
+        match (reply, aside) {
+            (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {
+                aside.put_reply(text, turn);
+                Ok(CallToolResult::success(Vec::new()).into())
+            }
+            (reply, _) => Ok(tool::result(reply).await.into()),
+        }
     }
 }

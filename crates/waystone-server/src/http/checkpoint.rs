@@ -74,7 +74,7 @@ async fn list_of_session(
 async fn save(
     State(http): State<Http>,
     headers: HeaderMap,
-    Body(mut request): Body<SaveCheckpoint>,
+    Body(mut request, _turn): Body<SaveCheckpoint>,
 ) -> HttpResult<SavedCheckpoint> {
     if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
         let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
@@ -94,10 +94,10 @@ async fn save_in_session(
     state: State<Http>,
     Id(session): Id<SessionId>,
     headers: HeaderMap,
-    Body(mut request): Body<SaveCheckpoint>,
+    Body(mut request, turn): Body<SaveCheckpoint>,
 ) -> HttpResult<SavedCheckpoint> {
     same("sessionId", &mut request.session_id, session)?;
-    save(state, headers, Body(request)).await
+    save(state, headers, Body(request, turn)).await
 }
 
 /// What stands in the path or a header may stand in the body too, if it is the same.
@@ -119,6 +119,7 @@ async fn load_latest(State(http): State<Http>, Id(session): Id<SessionId>) -> Re
 }
 
 async fn load_any(http: &Http, request: LoadCheckpoint) -> Result<Response, HttpError> {
+    let _turn = http.turns.reply().await;
     let loaded = http.engine.load_checkpoint(&http.scope(), request).await?;
     sized(loaded.context.get().len(), loaded).await
 }

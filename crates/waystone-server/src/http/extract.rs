@@ -1,20 +1,27 @@
 //! What handlers take, with our errors: ids in paths, query strings, JSON bodies.
 
 use std::str::FromStr;
+use std::time::Duration;
 
+use axum::body::{Body as HttpBody, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
 use waystone_core::{Error, json};
 
+use super::Http;
 use super::reply::HttpError;
-use super::{Http, offload};
 use crate::request::request_from;
+use crate::turn::{INLINE_BYTES_MAX, Turn, offload, request_bytes_max, shrink};
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// So much of a body must come in this time, or its end.
+const PROGRESS_BYTES: u64 = 1024 * 1024;
+const PROGRESS_TIME: Duration = Duration::from_secs(30);
 
 /// The one id in the path.
 pub(super) struct Id<T>(pub(super) T);
@@ -67,19 +74,18 @@ fn is_utf8_when_decoded(query: &str) -> bool {
     std::str::from_utf8(&decoded).is_ok()
 }
 
-/// A JSON body.
-pub(super) struct Body<T>(pub(super) T);
+/// A JSON body, and its turn, which is held as long as what was in it.
+pub(super) struct Body<T>(pub(super) T, pub(super) Option<Turn>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, state: &Http) -> Result<Self, HttpError> {
         check_content_type(request.headers())?;
-        let body = read_body(request, state.body_bytes_max()).await?;
+        let (body, turn) = read_body(request.into_body(), state).await?;
         let length = body.len();
-        let _turn = state.take_budget(length).await;
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
-        Ok(Self(offload(length, parse).await??))
+        Ok(Self(offload(length, parse).await??, turn))
     }
 }
 
@@ -92,25 +98,53 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
     Err(HttpError(Error::UnsupportedMediaType(given.chars().take(100).collect())))
 }
 
-/// Reads a body whole, up to `bytes_max`. What is longer is read on and dropped before it is refused.
-pub(super) async fn read_body(request: Request, bytes_max: u64) -> Result<Vec<u8>, HttpError> {
-    let mut stream = request.into_body();
-    let (mut body, mut length) = (Vec::new(), 0u64);
-    while let Some(frame) = stream.frame().await {
-        let frame = frame.map_err(|error| HttpError(Error::InvalidInput(format!("the body broke off: {error}"))))?;
-        let Ok(data) = frame.into_data() else { continue };
+/// Reads a body whole, when it is its turn. What is too long is read on and dropped before it is refused.
+pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<u8>, Option<Turn>), HttpError> {
+    let bytes_max = request_bytes_max(http.engine.limits());
+    let announced = stream.size_hint().exact();
+    let mut turn = match announced {
+        Some(bytes) if bytes <= bytes_max => http.turns.body(bytes).await,
+        _ => None,
+    };
+    let (mut body, mut length) = (Vec::new(), 0);
+    let mut due = Instant::now() + PROGRESS_TIME;
+    while let Some(data) = next_part(&mut stream, due).await? {
+        let before = length;
         length += data.len() as u64;
-        if length <= bytes_max {
-            body.extend_from_slice(&data);
-        } else {
-            body = Vec::new();
+        if length > bytes_max {
+            (body, turn) = (Vec::new(), None);
             if length > DRAIN_BYTES_MAX {
                 break;
             }
+        } else {
+            // How long it will be is not known, so it gets all there is, at once: two that wait for more would wait for ever.
+            if announced.is_none() && turn.is_none() && length > INLINE_BYTES_MAX as u64 {
+                turn = http.turns.body(bytes_max).await;
+                due = Instant::now() + PROGRESS_TIME;
+            }
+            body.extend_from_slice(&data);
+        }
+        if length / PROGRESS_BYTES > before / PROGRESS_BYTES {
+            due = Instant::now() + PROGRESS_TIME;
         }
     }
     if length > bytes_max {
         return Err(HttpError(Error::PayloadTooLarge { what: "the body", actual: length, max: bytes_max }));
     }
-    Ok(body)
+    let turn = shrink(turn, body.len());
+    Ok((body, turn))
+}
+
+/// The next part of a body, if it comes in time: others may be waiting for their turn.
+async fn next_part(stream: &mut HttpBody, due: Instant) -> Result<Option<Bytes>, HttpError> {
+    let broke_off = |why: String| HttpError(Error::InvalidInput(format!("the body broke off: {why}")));
+    loop {
+        let Ok(frame) = timeout_at(due, stream.frame()).await else {
+            return Err(broke_off(format!("less than {PROGRESS_BYTES} bytes came in {} s", PROGRESS_TIME.as_secs())));
+        };
+        let Some(frame) = frame else { return Ok(None) };
+        if let Ok(data) = frame.map_err(|error| broke_off(error.to_string()))?.into_data() {
+            return Ok(Some(data));
+        }
+    }
 }

@@ -1,80 +1,146 @@
 //! `/mcp`: the same tools as over standard input and output, as streamable HTTP.
+//!
+//! The SDK negotiates, checks headers and calls. What it would read, write or refuse otherwise than we do goes past it: see
+//! [`Aside`].
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::response::Parts;
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any_service};
+use http_body_util::BodyExt;
 use rmcp::ServerHandler;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use waystone_core::json;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use waystone_core::Error;
+use waystone_core::error::Unavailable;
 
+use super::Http;
 use super::extract::{check_content_type, read_body};
-use super::reply::Json;
-use super::{Guard, Http, INLINE_BYTES_MAX};
-use crate::mcp::Refusal;
+use super::reply::{HttpError, Json};
+use crate::mcp::{Aside, Refusal};
+use crate::turn::offload;
 
-pub(super) fn service<S: ServerHandler + Clone>(http: &Http, guard: &Guard, handler: S) -> Router {
+pub(super) fn service<S: ServerHandler + Clone>(http: &Http, handler: S) -> MethodRouter<Http> {
+    // The guard has looked at host and origin, and we at the body.
     let mut config = StreamableHttpServerConfig::default()
-        .with_max_request_body_bytes(usize::try_from(http.body_bytes_max()).unwrap_or(usize::MAX))
+        .with_max_request_body_bytes(usize::MAX)
         .disable_allowed_hosts()
-        .enforce_origin_validation();
+        .disable_allowed_origins();
     config.legacy_session_mode = false;
     config.json_response = true;
-    config.allowed_origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).into();
-    config.allowed_origins.extend(guard.allowed_origins.iter().cloned());
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
-    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(http.clone(), bound))
+    any_service(service).layer(middleware::from_fn_with_state(http.clone(), answer))
 }
 
-/// Reads the body before the SDK does: bounded, drained when it is too long, and not nested beyond what can be parsed.
-async fn bound(State(http): State<Http>, request: Request, next: Next) -> Response {
+async fn answer(State(http): State<Http>, request: Request, next: Next) -> Result<Response, HttpError> {
     if request.method() != Method::POST {
-        return next.run(request).await;
+        return explain(request.method().clone(), next.run(request).await).await;
     }
-    if let Err(error) = check_content_type(request.headers()) {
-        return error.into_response();
-    }
-    let (parts, body) = request.into_parts();
-    let body = match read_body(Request::from_parts(parts.clone(), body), http.body_bytes_max()).await {
-        Ok(body) => body,
-        Err(error) => return error.into_response(),
+    check_content_type(request.headers())?;
+    let (mut parts, body) = request.into_parts();
+    let (message, _turn) = read_body(body, &http).await?;
+    let (message, aside) = match offload(message.len(), || Aside::divide(message)).await? {
+        Ok((message, aside)) => (Bytes::from(message), aside),
+        Err(refusal) => return Ok(refuse(&refusal)),
     };
-    let _turn = http.take_budget(body.len()).await;
-    if body.len() <= INLINE_BYTES_MAX {
-        return answer(parts, body, next).await;
-    }
-    // The SDK parses on the thread that asks it to; a large body must not hold up the others.
-    let runtime = tokio::runtime::Handle::current();
-    let answered = tokio::task::spawn_blocking(move || runtime.block_on(answer(parts, body, next)));
-    answered.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
-}
-
-async fn answer(parts: Parts, body: Vec<u8>, next: Next) -> Response {
-    if let Err(error) = json::check_message(&body) {
-        return refuse(&body, error);
-    }
-    let body = Bytes::from(body);
-    let response = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
-    // The media type is right, that was looked at before; so the SDK could not read the message, and would say so in plain text.
+    parts.extensions.insert(aside.clone());
+    let method = parts.method.clone();
+    let response = next.run(Request::from_parts(parts, Body::from(message.clone()))).await;
+    // The media type is right and we could read it, so it is too deep for the SDK outside of what went past it.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        return refuse(&body, "this is not a JSON-RPC message".to_owned());
+        let error = Error::InvalidInput("what is around a tool's arguments is nested too deep".to_owned());
+        return Ok(refuse(&Refusal::of(&message, error)));
     }
-    response
+    match aside.take_reply() {
+        Some((text, _turn)) => complete(response, text).await,
+        None => explain(method, response).await,
+    }
 }
 
 /// Answers what could not be read the same way as over standard input and output.
-fn refuse(body: &[u8], why: String) -> Response {
-    match Refusal::of(body, why).answer() {
+fn refuse(refusal: &Refusal) -> Response {
+    match refusal.answer() {
         None => StatusCode::ACCEPTED.into_response(),
         Some(answer @ ServerJsonRpcMessage::Error(_)) => Json(StatusCode::BAD_REQUEST, answer).into_response(),
         Some(answer) => Json(StatusCode::OK, answer).into_response(),
     }
+}
+
+/// What the SDK made, with the result that went past it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+    result: ToolResult<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolResult<'a> {
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+    content: [Text<'a>; 1],
+    structured_content: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+async fn complete(response: Response, text: String) -> Result<Response, HttpError> {
+    let (parts, message) = read(response).await?;
+    let length = text.len();
+    let write = move || {
+        let mut rest: Map<String, Value> = serde_json::from_slice(&message)?;
+        let result = rest.remove("result").and_then(|result| serde_json::from_value(result).ok());
+        let mut result: Map<String, Value> = result.unwrap_or_default();
+        result.remove("content");
+        let content = [Text { r#type: "text", text: &text }];
+        let result = ToolResult { rest: result, content, structured_content: serde_json::from_str(&text)? };
+        serde_json::to_vec(&Answer { rest, result })
+    };
+    let written = offload(length, write).await?.map_err(|error| broken(error.to_string()))?;
+    Ok(Response::from_parts(parts, Body::from(written)))
+}
+
+/// A refusal of the SDK, which is plain text, as our error object.
+async fn explain(method: Method, response: Response) -> Result<Response, HttpError> {
+    let is_explained = response.headers().contains_key(header::CONTENT_TYPE);
+    if is_explained || response.status().is_success() {
+        return Ok(response);
+    }
+    let (parts, text) = read(response).await?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let error = match parts.status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Error::MethodNotAllowed { method: method.to_string(), path: "/mcp".to_owned() }
+        }
+        status if status.is_client_error() => Error::InvalidInput(text),
+        _ => broken(text),
+    };
+    let mut response = Json(parts.status, error.reply()).into_response();
+    response.headers_mut().extend(parts.headers);
+    Ok(response)
+}
+
+async fn read(response: Response) -> Result<(Parts, Bytes), HttpError> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.map_err(|error| broken(error.to_string()))?;
+    Ok((parts, body.to_bytes()))
+}
+
+fn broken(message: String) -> Error {
+    Error::StorageUnavailable { reason: Unavailable::Broken, message }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use waystone_core::Error;
 use waystone_core::error::Unavailable;
 
-use super::offload;
+use crate::turn::offload;
 
 /// A reply as JSON.
 pub(super) struct Json<T>(pub(super) StatusCode, pub(super) T);
@@ -65,8 +65,8 @@ mod tests {
 
     use serde::Serializer;
 
-    use super::super::INLINE_BYTES_MAX;
     use super::*;
+    use crate::turn::INLINE_BYTES_MAX;
 
     /// Remembers where it was written.
     struct Written(Arc<Mutex<Option<ThreadId>>>);

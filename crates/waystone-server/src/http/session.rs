@@ -43,7 +43,7 @@ async fn find(State(http): State<Http>, Id(id): Id<SessionId>) -> HttpResult<Ses
 async fn update(
     State(http): State<Http>,
     Id(id): Id<SessionId>,
-    Body(request): Body<UpdateSession>,
+    Body(request, _turn): Body<UpdateSession>,
 ) -> HttpResult<Session> {
     ok(http.engine.update_session(&http.scope(), &id, request).await)
 }

@@ -1,12 +1,17 @@
 //! Frames that cannot be taken, and what their sender is told: no one is left waiting.
 
-use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
-use waystone_core::Error;
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
+use waystone_core::{Error, json};
 
 use super::tool::failure;
 
 /// Texts longer than this are neither an id nor a method.
 const TEXT_MAX: usize = 256;
+
+/// Reads a message, whichever way it came.
+pub(crate) fn parse_message(frame: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
+    json::parse_checked(frame).map_err(|error| Refusal::of(frame, Error::InvalidInput(error)))
+}
 
 /// A frame that could not be taken, and why.
 pub(crate) struct Refusal {
@@ -15,8 +20,8 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn of(frame: &[u8], error: String) -> Self {
-        Self { envelope: Envelope::of(frame), error: Error::InvalidInput(error) }
+    pub(crate) fn of(frame: &[u8], error: Error) -> Box<Self> {
+        Box::new(Self { envelope: Envelope::of(frame), error })
     }
 
     /// What the sender is told: a tool call gets a result that the model sees, anything else an error of the protocol. A broken

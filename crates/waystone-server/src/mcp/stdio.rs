@@ -11,14 +11,11 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, mpsc};
-use waystone_core::{Error, json};
+use waystone_core::Error;
 
-use super::frame::{Envelope, Refusal};
+use super::frame::{Envelope, Refusal, parse_message};
+use crate::turn::offload;
 
-/// What a request may put around a context.
-const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
-/// Lines over this size are parsed on the blocking pool.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
 const QUEUE_MAX: usize = 16;
 
 pub(super) struct Stdio {
@@ -27,12 +24,12 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Starts reading. A line may hold a context of `context_bytes_max` and what goes around it.
-    pub(super) fn start(context_bytes_max: u64) -> Self {
+    /// Starts reading lines of up to `bytes_max`.
+    pub(super) fn start(bytes_max: u64) -> Self {
         let (reader, writer) = stdio_pipes();
         let output = Arc::new(Output(Mutex::new(writer)));
         let (sender, incoming) = mpsc::channel(QUEUE_MAX);
-        let line_max = usize::try_from(context_bytes_max + ENVELOPE_BYTES_MAX).unwrap_or(usize::MAX);
+        let line_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let input = Input { reader: BufReader::with_capacity(64 * 1024, reader), line_max };
         tokio::spawn(input.run(sender, Arc::clone(&output)));
         Self { incoming, output }
@@ -61,10 +58,7 @@ struct Output(Mutex<StdioWriter>);
 
 impl Output {
     async fn send(&self, message: ServerJsonRpcMessage) -> io::Result<()> {
-        let line = match is_large(&message) {
-            true => tokio::task::spawn_blocking(move || encode(&message)).await.map_err(io::Error::other)??,
-            false => encode(&message)?,
-        };
+        let line = offload(text_length(&message), move || encode(&message)).await.map_err(io::Error::other)??;
         let mut writer = self.0.lock().await;
         writer.write_all(&line).await?;
         writer.flush().await
@@ -77,11 +71,11 @@ fn encode(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Whether a message takes long to encode: only a tool's result can.
-fn is_large(message: &ServerJsonRpcMessage) -> bool {
-    let ServerJsonRpcMessage::Response(response) = message else { return false };
-    let ServerResult::CallToolResult(result) = &response.result else { return false };
-    result.content.iter().any(|block| block.as_text().is_some_and(|text| text.text.len() > INLINE_BYTES_MAX))
+/// About how long a message is, if that is long: only a tool's result can be.
+fn text_length(message: &ServerJsonRpcMessage) -> usize {
+    let ServerJsonRpcMessage::Response(response) = message else { return 0 };
+    let ServerResult::CallToolResult(result) = &response.result else { return 0 };
+    result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.len()).sum()
 }
 
 struct Input {
@@ -159,19 +153,14 @@ impl Input {
     async fn parse(&self, line: Line) -> Result<Option<ClientJsonRpcMessage>, Box<Refusal>> {
         match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => Ok(None),
-            Line::Whole(line) if line.len() <= INLINE_BYTES_MAX => parse_line(&line).map(Some),
-            Line::Whole(line) => match tokio::task::spawn_blocking(move || parse_line(&line)).await {
-                Ok(parsed) => parsed.map(Some),
-                Err(_) => Ok(None),
-            },
+            Line::Whole(line) => {
+                let parsed = offload(line.len(), move || parse_message(&line)).await;
+                parsed.map_or(Ok(None), |parsed| parsed.map(Some))
+            }
             Line::TooLong { envelope, length } => {
                 let error = Error::PayloadTooLarge { what: "the request", actual: length, max: self.line_max as u64 };
                 Err(Box::new(Refusal { envelope, error }))
             }
         }
     }
-}
-
-fn parse_line(line: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
-    json::parse_checked(line).map_err(|error| Box::new(Refusal::of(line, error)))
 }

@@ -15,9 +15,7 @@ use waystone_core::{Engine, Error, Result, json};
 
 use crate::request::request_from;
 use crate::schema;
-
-/// Replies over this size are rendered where they hold up no other request.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
+use crate::turn::offload;
 
 /// What a call does to what is kept, for clients that ask people before they let a model act.
 pub(super) enum Effect {
@@ -30,6 +28,8 @@ type Call = dyn Fn(Engine, Scope, JsonObject) -> Pin<Box<dyn Future<Output = Res
 #[derive(Clone)]
 pub(super) struct Tool {
     pub(super) definition: rmcp::model::Tool,
+    /// Whether its replies may be as large as a context.
+    pub(super) reads: bool,
     call: Arc<Call>,
 }
 
@@ -46,11 +46,9 @@ impl Tool {
         Answer: Future<Output = Result<Reply>> + Send,
     {
         let (input, description) = schema::of_request::<Request>();
-        let annotations = ToolAnnotations::with_title(title)
-            .read_only(matches!(effect, Effect::Reads))
-            .destructive(false)
-            .idempotent(matches!(effect, Effect::Reads))
-            .open_world(false);
+        let reads = matches!(effect, Effect::Reads);
+        let annotations =
+            ToolAnnotations::with_title(title).read_only(reads).destructive(false).idempotent(reads).open_world(false);
         let definition = rmcp::model::Tool::new(name, description, input)
             .with_title(title)
             .with_raw_output_schema(output_schema::<Reply>().into())
@@ -62,22 +60,22 @@ impl Tool {
                 serde_json::to_string(&reply).map_err(|error| Error::InvalidInput(error.to_string()))
             })
         };
-        Self { definition, call: Arc::new(call) }
+        Self { definition, reads, call: Arc::new(call) }
     }
 
-    /// Calls the engine; whatever goes wrong becomes a result that the model can read.
-    pub(super) async fn call(&self, engine: Engine, scope: Scope, arguments: JsonObject) -> CallToolResult {
-        match (self.call)(engine, scope, arguments).await {
-            Ok(text) if text.len() <= INLINE_BYTES_MAX => render(text),
-            Ok(text) => tokio::task::spawn_blocking(|| render(text))
-                .await
-                .unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error.to_string())])),
-            Err(error) => {
-                log(&self.definition.name, &error);
-                failure(&error)
-            }
-        }
+    /// Calls the engine, and returns its reply as text.
+    pub(super) async fn call(&self, engine: Engine, scope: Scope, arguments: JsonObject) -> Result<String> {
+        (self.call)(engine, scope, arguments).await.inspect_err(|error| log(&self.definition.name, error))
     }
+}
+
+/// What a call returns. Whatever goes wrong becomes a result that the model can read.
+pub(super) async fn result(reply: Result<String>) -> CallToolResult {
+    let rendered = match reply {
+        Ok(text) => offload(text.len(), || render(text)).await,
+        Err(error) => Err(error),
+    };
+    rendered.unwrap_or_else(|error| failure(&error))
 }
 
 /// A message may quote what was sent, so only what storage says goes to the log.

@@ -7,5 +7,7 @@ mod client;
 mod events;
 mod fuzz;
 mod guard;
+mod mcp;
 mod parity;
 mod sessions;
+mod turns;

@@ -1,0 +1,83 @@
+//! What goes past the SDK over HTTP. It parses and writes on the thread that asks it to, and does not parse as deep as a
+//! context may be; so it is given a message without its arguments, and makes one without its reply.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::request::Parts;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonObject};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+use waystone_core::Error;
+
+use super::frame::{Refusal, parse_message};
+use crate::turn::{ENVELOPE_BYTES_MAX, INLINE_BYTES_MAX, Turn};
+
+/// Arguments with more levels are not for the SDK, whose parser ends at 128 for a whole message.
+const LEVELS_MAX: usize = 100;
+
+/// Travels with one request, in its extensions.
+#[derive(Clone, Default)]
+pub(crate) struct Aside(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    arguments: Option<JsonObject>,
+    reply: Option<(String, Option<Turn>)>,
+}
+
+impl Aside {
+    /// Takes out of a message what is not for the SDK, and leaves what it is to read.
+    pub(crate) fn divide(message: Vec<u8>) -> Result<(Vec<u8>, Self), Box<Refusal>> {
+        let mut parsed = parse_message(&message)?;
+        let arguments = take_arguments(&mut parsed, message.len() > INLINE_BYTES_MAX);
+        let rest = match arguments.is_some() {
+            true => serde_json::to_vec(&parsed).map_err(|error| refuse(&message, error.to_string()))?,
+            false => message,
+        };
+        if rest.len() as u64 > ENVELOPE_BYTES_MAX {
+            let why = format!("more than {ENVELOPE_BYTES_MAX} bytes are taken as arguments of a tool only");
+            return Err(refuse(&rest, why));
+        }
+        Ok((rest, Self(Arc::new(Mutex::new(Kept { arguments, reply: None })))))
+    }
+
+    /// What came with the request of a call, if it came over HTTP.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Option<Self> {
+        context.extensions.get::<Parts>()?.extensions.get::<Self>().cloned()
+    }
+
+    pub(super) fn take_arguments(&self) -> Option<JsonObject> {
+        self.with(|kept| kept.arguments.take())
+    }
+
+    pub(super) fn put_reply(&self, reply: String, turn: Option<Turn>) {
+        self.with(|kept| kept.reply = Some((reply, turn)));
+    }
+
+    pub(crate) fn take_reply(&self) -> Option<(String, Option<Turn>)> {
+        self.with(|kept| kept.reply.take())
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn refuse(message: &[u8], why: String) -> Box<Refusal> {
+    Refusal::of(message, Error::InvalidInput(why))
+}
+
+fn take_arguments(message: &mut ClientJsonRpcMessage, is_large: bool) -> Option<JsonObject> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let ClientRequest::CallToolRequest(call) = &mut request.request else { return None };
+    let is_deep = |arguments: &JsonObject| arguments.values().any(|value| is_deeper(value, LEVELS_MAX));
+    call.params.arguments.take_if(|arguments| is_large || is_deep(arguments))
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
+        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
+    }
+}

@@ -1,0 +1,96 @@
+//! What is large: where it is worked on, and how much of it at once.
+//!
+//! A parsed body takes many times its size in memory, and a loaded context is held as text more than once. So large bodies
+//! together have no more bytes than the largest allowed one, and few replies that may be large are made at once. Who holds a
+//! body's turn may wait for a reply's, never the other way round; no one waits for a second turn of the same kind.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use waystone_core::error::Unavailable;
+use waystone_core::{Error, Limits, Result};
+
+/// What a request may put around a context.
+pub(crate) const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+/// Over this size, bodies wait for their turn, and work is done where it holds up no other request.
+pub(crate) const INLINE_BYTES_MAX: usize = 256 * 1024;
+/// Replies as large as a context that are made at once.
+const REPLIES_MAX: usize = 4;
+
+/// The most bytes that a request may have.
+pub(crate) fn request_bytes_max(limits: &Limits) -> u64 {
+    limits.context_bytes_max + ENVELOPE_BYTES_MAX
+}
+
+/// Does work on about `bytes` bytes: here, or on a thread of its own.
+pub(crate) async fn offload<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    if bytes <= INLINE_BYTES_MAX {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|panic| Error::StorageUnavailable {
+        reason: Unavailable::Broken,
+        message: format!("the work was aborted: {panic}"),
+    })
+}
+
+/// Held until what was large is gone.
+pub(crate) type Turn = OwnedSemaphorePermit;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    /// KiB of bodies that may be held at once.
+    bodies: Arc<Semaphore>,
+    replies: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let bodies = kib(request_bytes_max(limits)) as usize;
+        Self { bodies: Arc::new(Semaphore::new(bodies)), replies: Arc::new(Semaphore::new(REPLIES_MAX)) }
+    }
+
+    /// Waits until a body of `bytes` may be read, parsed and worked on. Small ones wait for no one.
+    pub(crate) async fn body(&self, bytes: u64) -> Option<Turn> {
+        if bytes <= INLINE_BYTES_MAX as u64 {
+            return None;
+        }
+        Arc::clone(&self.bodies).acquire_many_owned(kib(bytes)).await.ok()
+    }
+
+    /// Waits until a reply may be made that may be as large as a context.
+    pub(crate) async fn reply(&self) -> Option<Turn> {
+        Arc::clone(&self.replies).acquire_owned().await.ok()
+    }
+}
+
+/// Gives back what a turn has over `bytes`.
+pub(crate) fn shrink(turn: Option<Turn>, bytes: usize) -> Option<Turn> {
+    turn.and_then(|mut turn| turn.split((kib(bytes as u64) as usize).min(turn.num_permits())))
+}
+
+fn kib(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(Semaphore::MAX_PERMITS as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_large_waits_and_what_is_small_does_not() {
+        let turns = Turns::new(&Limits { context_bytes_max: 1024 * 1024, ..Limits::default() });
+        let whole = turns.body(2 * 1024 * 1024).await;
+        assert!(turns.body(INLINE_BYTES_MAX as u64).now_or_never().expect("it does not wait").is_none());
+        assert!(turns.body(INLINE_BYTES_MAX as u64 + 1).now_or_never().is_none());
+        let rest = shrink(whole, 1024 * 1024);
+        assert!(turns.body(1024 * 1024).now_or_never().flatten().is_some());
+        assert!(turns.body(1024 * 1024 + 1).now_or_never().is_none());
+        drop(rest);
+
+        let replies: Vec<_> = (0..REPLIES_MAX).map(|_| turns.reply().now_or_never()).collect();
+        assert!(replies.iter().all(Option::is_some) && turns.reply().now_or_never().is_none());
+    }
+}
