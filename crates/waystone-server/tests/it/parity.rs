@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 10] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 11] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -15,11 +15,12 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 10] = [
     ("update_session", true, None, Some("session rename")),
     ("delete_session", true, None, Some("session delete")),
     ("list_events", true, None, None),
+    ("status", true, None, Some("status")),
     ("check_copies", false, None, Some("doctor")),
 ];
 
 /// Methods that are not something a client asks for by itself.
-const INTERNAL: [&str; 2] = ["close", "status"];
+const INTERNAL: [&str; 1] = ["close"];
 
 /// All files in a folder and in those inside it.
 fn sources(folder: &Path) -> String {
@@ -52,6 +53,16 @@ fn every_engine_method_is_on_the_faces_its_row_says() {
         assert_eq!(calls(&commands), command.is_some(), "{method} on the command line");
         if let Some(tool) = tool {
             assert!(tools.contains(&format!("\"{tool}\"")), "{tool}");
+        }
+        if let Some(command) = command {
+            let (noun, verb) = command.split_once(' ').unwrap_or((command, command));
+            let read = |path: &str| std::fs::read_to_string(crates.join("waystone/src").join(path)).unwrap();
+            let of_noun = read(&format!("cli/{noun}.rs"));
+            assert!(calls(&of_noun), "{method} by `{command}`");
+            let list = if noun == verb { read("cli.rs") } else { of_noun };
+            let variant = format!("    {}{}", verb[..1].to_uppercase(), &verb[1..]);
+            let is_variant = |rest: &str| rest.starts_with(['(', ' ', ',']);
+            assert!(list.lines().any(|line| line.strip_prefix(&variant).is_some_and(is_variant)), "`{command}`");
         }
     }
 }
