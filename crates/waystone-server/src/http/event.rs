@@ -75,8 +75,7 @@ async fn subscribe(
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, HttpError> {
     let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let id = id.to_str().ok().and_then(|id| id.parse::<u32>().ok().map(i64::from).or_else(|| id.parse().ok()));
-    let id = id.filter(|id| *id >= 0);
+    let id = id.to_str().ok().and_then(|id| id.parse().ok()).filter(|id| *id >= 0);
     id.map(Some).ok_or_else(|| HttpError(Error::InvalidInput(format!("{LAST_EVENT_ID} is not the number of an event"))))
 }
 
