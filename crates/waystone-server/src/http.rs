@@ -80,7 +80,7 @@ impl Http {
         let mcp = mcp::service(&self, handler);
         let mut router = Router::new();
         for route in routes() {
-            router = router.route(route.path, route.handler);
+            router = router.route(route.path, route.into_handler());
         }
         router
             .route("/mcp", mcp)

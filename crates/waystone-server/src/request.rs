@@ -1,5 +1,7 @@
 //! From JSON to a request, with errors that name the field.
 
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use waystone_core::{Error, Result};
@@ -9,10 +11,13 @@ pub(crate) fn request_from<Request: DeserializeOwned>(value: Value) -> Result<Re
     if !value.is_object() {
         return Err(Error::InvalidInput("the request is not a JSON object".to_owned()));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let message = error.into_inner().to_string();
-        let is_named = path == "." || message.starts_with("unknown field");
-        Error::InvalidInput(if is_named { message } else { format!("{path}: {message}") })
-    })
+    serde_path_to_error::deserialize(value).map_err(name_field)
+}
+
+/// The error, and which field it is about.
+pub(crate) fn name_field<E: Display>(error: serde_path_to_error::Error<E>) -> Error {
+    let path = error.path().to_string();
+    let message = error.into_inner().to_string();
+    let is_named = path == "." || message.starts_with("unknown field");
+    Error::InvalidInput(if is_named { message } else { format!("{path}: {message}") })
 }

@@ -29,11 +29,11 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/checkpoints/{checkpointId}", "load_checkpoint", load)
             .summary("Load a checkpoint with its context")
             .replies::<LoadedCheckpoint>(200)
-            .errors(&[400, 404, 422]),
+            .errors(&[404, 422]),
         Route::new(Method::DELETE, "/api/checkpoints/{checkpointId}", "delete_checkpoint", delete)
             .summary("Delete a checkpoint; it is kept for a while and loads by its id")
             .replies::<DeletedCheckpoint>(200)
-            .errors(&[400, 404]),
+            .errors(&[404]),
         Route::new(Method::GET, "/api/sessions/{sessionId}/checkpoints", "list_checkpoints", list_of_session)
             .summary("List a session's checkpoints, newest first")
             .query::<ListCheckpoints>()
@@ -44,7 +44,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/sessions/{sessionId}/latest", "load_checkpoint", load_latest)
             .summary("Load a session's newest checkpoint with its context")
             .replies::<LoadedCheckpoint>(200)
-            .errors(&[400, 404, 422]),
+            .errors(&[404, 422]),
     ]
 }
 

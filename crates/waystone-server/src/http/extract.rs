@@ -14,7 +14,7 @@ use waystone_core::{Error, json};
 
 use super::Http;
 use super::reply::HttpError;
-use crate::request::request_from;
+use crate::request::{name_field, request_from};
 use crate::turn::{INLINE_BYTES_MAX, Turn, offload, request_bytes_max, shrink};
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
@@ -40,16 +40,16 @@ impl<T: FromStr<Err = String>> FromRequestParts<Http> for Id<T> {
 /// The query string.
 pub(super) struct Query<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequestParts<Http> for Query<T> {
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Http) -> Result<Self, HttpError> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpError> {
         let query = parts.uri.query().unwrap_or_default();
         if !is_utf8_when_decoded(query) {
             return Err(HttpError(Error::InvalidInput("query: it is not UTF-8".to_owned())));
         }
-        let value = serde_html_form::from_str(query);
-        value.map(Self).map_err(|error| HttpError(Error::InvalidInput(format!("query: {error}"))))
+        let value = serde_path_to_error::deserialize(serde_html_form::Deserializer::from_bytes(query.as_bytes()));
+        value.map(Self).map_err(|error| HttpError(name_field(error)))
     }
 }
 
@@ -102,6 +102,7 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
 pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<u8>, Option<Turn>), HttpError> {
     let bytes_max = request_bytes_max(http.engine.limits());
     let announced = stream.size_hint().exact();
+    let is_too_long = |length: u64| length.max(announced.unwrap_or_default()) > bytes_max;
     let mut turn = match announced {
         Some(bytes) if bytes <= bytes_max => http.turns.body(bytes).await,
         _ => None,
@@ -111,7 +112,7 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
     while let Some(data) = next_part(&mut stream, due).await? {
         let before = length;
         length += data.len() as u64;
-        if length > bytes_max {
+        if is_too_long(length) {
             (body, turn) = (Vec::new(), None);
             if length > DRAIN_BYTES_MAX {
                 break;

@@ -26,9 +26,6 @@ async fn openapi() -> impl IntoResponse {
     (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], document().to_string())
 }
 
-/// What every route may answer: the guard refuses, the method is another, the store cannot be used.
-const ANYWHERE: [u16; 3] = [403, 405, 503];
-
 pub(crate) fn document() -> Value {
     let mut paths = Map::new();
     for route in super::routes() {
@@ -52,13 +49,13 @@ pub(crate) fn document() -> Value {
 fn operation(route: &Route) -> Value {
     let mut responses = Map::new();
     for reply in &route.replies {
-        let content = json!({ reply.media_type: { "schema": reply.schema } });
-        responses.insert(reply.status.to_string(), json!({ "description": reply.description, "content": content }));
+        let mut response = json!({ "description": reply.description });
+        if !reply.media_type.is_empty() {
+            response["content"] = json!({ reply.media_type: { "schema": reply.schema } });
+        }
+        responses.insert(reply.status.to_string(), response);
     }
-    let mut statuses: Vec<u16> = route.errors.iter().chain(&ANYWHERE).copied().collect();
-    statuses.sort_unstable();
-    statuses.dedup();
-    for status in statuses {
+    for status in route.all_errors() {
         let content = json!({ "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } });
         responses.insert(status.to_string(), json!({ "description": meaning(status), "content": content }));
     }

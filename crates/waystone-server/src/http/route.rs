@@ -1,13 +1,23 @@
 //! What a route is: where it is, what handles it, and everything the documentation says of it.
 
+use std::collections::BTreeSet;
+
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Http;
+use super::extract::Query;
 use crate::schema;
+
+/// What every route may answer: the query or an id is wrong, the guard refuses, the method is another, the store cannot be used.
+const ANYWHERE: [u16; 4] = [400, 403, 405, 503];
 
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -20,12 +30,22 @@ pub(crate) struct Route {
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) body: Option<Map<String, Value>>,
     pub(crate) replies: Vec<Reply>,
-    /// Statuses of errors that this route gives besides those that every route gives.
+    /// Statuses of errors that this route gives besides [`ANYWHERE`].
     pub(crate) errors: Vec<u16>,
+}
+
+/// The query of a route that takes none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoQuery {}
+
+async fn without_query(Query(NoQuery {}): Query<NoQuery>, request: Request, next: Next) -> Response {
+    next.run(request).await
 }
 
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    /// Empty if there is no body.
     pub(crate) media_type: &'static str,
     pub(crate) schema: Map<String, Value>,
     pub(crate) description: String,
@@ -59,19 +79,17 @@ impl Route {
 
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(schema::of_request::<T>().0);
-        self.errors.push(400);
         self
     }
 
     pub(crate) fn header(mut self, name: &'static str, description: &'static str) -> Self {
         self.headers.push((name, description));
-        self.errors.push(400);
         self
     }
 
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(schema::of_body::<T>());
-        self.errors.extend([400, 413, 415]);
+        self.errors.extend([413, 415]);
         self
     }
 
@@ -88,9 +106,29 @@ impl Route {
         self
     }
 
+    /// A reply that sends elsewhere.
+    pub(crate) fn redirects(mut self, to: &str) -> Self {
+        let description = format!("It is at {to}.");
+        self.replies.push(Reply { status: 307, media_type: "", schema: Map::new(), description });
+        self
+    }
+
     pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
         self.errors.extend(statuses);
         self
+    }
+
+    /// The statuses of all errors that it gives, in order.
+    pub(crate) fn all_errors(&self) -> BTreeSet<u16> {
+        self.errors.iter().chain(&ANYWHERE).copied().collect()
+    }
+
+    /// What handles it, and refuses a query if it takes none.
+    pub(crate) fn into_handler(self) -> MethodRouter<Http> {
+        match self.query {
+            Some(_) => self.handler,
+            None => self.handler.route_layer(middleware::from_fn(without_query)),
+        }
     }
 
     /// The names in braces.

@@ -19,7 +19,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/sessions/{sessionId}", "find_session", find)
             .summary("Get a session")
             .replies::<Session>(200)
-            .errors(&[400, 404]),
+            .errors(&[404]),
         Route::new(Method::PATCH, "/api/sessions/{sessionId}", "update_session", update)
             .summary("Change a session's name and tags")
             .body::<UpdateSession>()
@@ -28,7 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::DELETE, "/api/sessions/{sessionId}", "delete_session", delete)
             .summary("Delete a session with its checkpoints; they are kept for a while")
             .replies::<DeletedSession>(200)
-            .errors(&[400, 404]),
+            .errors(&[404]),
     ]
 }
 

@@ -14,6 +14,9 @@ use super::route::Route;
 #[derive(Debug, Serialize, JsonSchema)]
 struct Health {
     status: &'static str,
+    /// What every other reply says too: that nothing is kept, if so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 pub(super) fn routes() -> Vec<Route> {
@@ -31,12 +34,12 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn healthy() -> Json<Health> {
-    Json(StatusCode::OK, Health { status: "ok" })
+    Json(StatusCode::OK, Health { status: "ok", warnings: Vec::new() })
 }
 
 async fn ready(State(http): State<Http>) -> HttpResult<Health> {
-    http.engine.status(&http.scope()).await?;
-    Ok(Json(StatusCode::OK, Health { status: "ok" }))
+    let warnings = http.engine.status(&http.scope()).await?.warnings;
+    Ok(Json(StatusCode::OK, Health { status: "ok", warnings }))
 }
 
 async fn status(State(http): State<Http>) -> HttpResult<Status> {

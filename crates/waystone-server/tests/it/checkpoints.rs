@@ -2,7 +2,7 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};
 use waystone_core::Limits;
-use waystone_server::http::Guard;
+use waystone_server::http::{Guard, operations};
 
 use crate::client::{Client, assert_error, json_of};
 
@@ -143,6 +143,7 @@ async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
     assert_eq!((status.as_u16(), &saved["status"]), (202, &json!("VOLATILE")));
     let id = format!("/api/checkpoints/{}", saved["checkpointId"].as_str().unwrap());
     let calls = [
+        ("GET", "/readyz", None),
         ("GET", "/api/status", None),
         ("GET", "/api/checkpoints", None),
         ("GET", id.as_str(), None),
@@ -158,4 +159,29 @@ async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
         assert_eq!(status.as_u16(), 200, "{method} {path}");
         assert!(reply["warnings"][0].as_str().unwrap().contains("the disk is gone"), "{method} {path}: {reply}");
     }
+}
+
+#[tokio::test]
+async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
+    let c = Client::new();
+    c.harness.save("s", json!({ "n": 1 })).await;
+    let message = async |method: &str, path: &str| {
+        let body = matches!(method, "POST" | "PATCH").then(|| json!({}));
+        let (status, reply) = c.call(method, path, body).await;
+        assert_error((status, reply.clone()), 400, "INVALID_INPUT");
+        reply["error"]["message"].as_str().unwrap().to_owned()
+    };
+    for (method, path, _) in operations() {
+        let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c");
+        let refusal = message(method.as_str(), &format!("{path}?purge=true")).await;
+        assert!(refusal.starts_with("unknown field `purge`"), "{method} {path}: {refusal}");
+    }
+    assert_eq!(c.get("/api/sessions/s?").await.0, 200, "nothing was deleted, and a query without fields is none");
+    let check = async |query: &str, expected: &str| {
+        let refusal = message("GET", &format!("/api/checkpoints?{query}")).await;
+        assert!(refusal.starts_with(expected), "{query}: {refusal}");
+    };
+    check("limit=abc", "limit: ").await;
+    check("sessionId=a%2Fb", "sessionId: ").await;
+    check("since=yesterday", "since: ").await;
 }
