@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use axum::http::{Method, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Redirect};
 use serde_json::{Map, Value};
 
 use super::route::Route;
@@ -13,6 +13,8 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/docs", "docs", docs)
             .summary("This description, for people")
             .replies_text("text/html; charset=utf-8", "A page."),
+        Route::new(Method::GET, "/", "home", to_docs).summary("Where a reader begins").redirects("/docs"),
+        Route::new(Method::GET, "/api", "api_home", to_docs).summary("Where a reader begins").redirects("/docs"),
     ]
 }
 
@@ -26,6 +28,10 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
 async fn docs() -> impl IntoResponse {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)], page())
+}
+
+async fn to_docs() -> Redirect {
+    Redirect::temporary("/docs")
 }
 
 fn page() -> String {
@@ -51,6 +57,10 @@ fn section(page: &mut String, route: &Route) {
     if let Some(query) = &route.query {
         let _ = write!(page, "<h4>Query</h4>{}", fields(query));
     }
+    if !route.headers.is_empty() {
+        let rows = route.headers.iter().map(|(name, about)| row(name, "string", true, about));
+        let _ = write!(page, "<h4>Headers</h4><table>{}</table>", rows.collect::<String>());
+    }
     if let Some(body) = &route.body {
         let _ = write!(page, "<h4>Body</h4>{}", fields(body));
     }
@@ -64,13 +74,8 @@ fn section(page: &mut String, route: &Route) {
             fields(&reply.schema)
         );
     }
-    let mut errors: Vec<String> = route.errors.iter().map(u16::to_string).collect();
-    errors.sort();
-    errors.dedup();
-    if !errors.is_empty() {
-        let _ = write!(page, "<p class=s>Errors: {}</p>", errors.join(", "));
-    }
-    page.push_str("</details>");
+    let errors: Vec<String> = route.all_errors().iter().map(u16::to_string).collect();
+    let _ = write!(page, "<p class=s>Errors: {}</p></details>", errors.join(", "));
 }
 
 /// The properties of an object's schema as a table.
@@ -78,19 +83,31 @@ fn fields(schema: &Map<String, Value>) -> String {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return String::new() };
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let rows = properties.iter().fold(String::new(), |mut rows, (name, property)| {
-        let text = |key: &str| escape(property.get(key).and_then(Value::as_str).unwrap_or_default());
-        let needed = if required.contains(&name.as_str()) { "" } else { "optional" };
-        let _ = write!(
-            rows,
-            "<tr><td><code>{}</code><td>{}<td>{needed}<td>{}",
-            escape(name),
-            text("type"),
-            text("description")
-        );
-        rows
+    let rows = properties.iter().map(|(name, property)| {
+        let description = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        row(name, &kind(property), !required.contains(&name.as_str()), description)
     });
-    format!("<table>{rows}</table>")
+    format!("<table>{}</table>", rows.collect::<String>())
+}
+
+fn row(name: &str, kind: &str, is_optional: bool, about: &str) -> String {
+    let needed = if is_optional { "optional" } else { "" };
+    format!("<tr><td><code>{}</code><td>{}<td>{needed}<td>{}", escape(name), escape(kind), escape(about))
+}
+
+/// The types that a schema allows.
+fn kind(schema: &Value) -> String {
+    let any_of = ["type", "anyOf", "oneOf"].iter().find_map(|key| schema.get(key));
+    match any_of {
+        Some(Value::String(kind)) => kind.clone(),
+        Some(Value::Array(kinds)) => {
+            let kinds = kinds.iter().map(|kind| kind.as_str().map_or_else(|| self::kind(kind), str::to_owned));
+            let mut kinds: Vec<String> = kinds.collect();
+            kinds.dedup();
+            kinds.join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
 }
 
 fn escape(text: &str) -> String {
