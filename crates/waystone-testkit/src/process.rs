@@ -64,8 +64,12 @@ impl McpProcess {
     }
 
     pub fn send_line(&mut self, line: &str) -> io::Result<()> {
-        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        stdin.write_all(format!("{line}\n").as_bytes())
+        self.send_bytes(format!("{line}\n").as_bytes())
+    }
+
+    /// Sends what need not be text.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write_all(bytes)
     }
 
     /// Sends a request and returns its id.

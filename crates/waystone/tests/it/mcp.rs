@@ -1,9 +1,10 @@
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::process::{McpProcess, binary, command, outcome};
+use waystone_testkit::process::{McpProcess, ServeProcess, binary, command, outcome};
 
 const SAVE: &str = "workflow_checkpoint_save";
 const LOAD: &str = "workflow_checkpoint_load";
@@ -86,6 +87,67 @@ fn a_frame_that_cannot_be_parsed_is_answered() {
     process.send_line(r#"{"jsonrpc":"2.0","id":77,"method":"ping","params":{"x":"\udfff"}}"#).unwrap();
     assert_eq!(process.receive().unwrap()["error"]["code"], -32700);
     assert!(process.call(LOAD, json!({ "sessionId": "none" })).unwrap().is_err(), "it goes on");
+}
+
+/// Sends a message over HTTP and returns what comes back, without the header.
+fn post(address: &str, message: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let header = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        message.len()
+    );
+    stream.write_all(&[header.as_bytes(), message].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    answer.split_off(end + 4)
+}
+
+#[test]
+fn a_call_has_the_same_outcome_over_stdio_and_over_http() {
+    let (one, other) = (private_dir(), private_dir());
+    let mut stdio = McpProcess::start(&binary("waystone"), one.path()).unwrap();
+    let http = ServeProcess::start(&binary("waystone"), other.path()).unwrap();
+    let mut check = |message: &[u8], expected: &str| {
+        let case = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
+        stdio.send_bytes(&[message, b"\n"].concat()).unwrap();
+        let by_stdio = stdio.receive().unwrap();
+        let by_http: Value = waystone_core::json::parse_trusted(&post(&http.address, message)).unwrap();
+        let outcome_of = |answer: Value| match outcome(answer) {
+            Ok(reply) => reply["status"].to_string(),
+            Err(error) => error.to_string(),
+        };
+        let (by_stdio, by_http) = (outcome_of(by_stdio), outcome_of(by_http));
+        assert_eq!(by_stdio, by_http, "{case}");
+        assert!(by_http.contains(expected), "{case}: {by_http}");
+    };
+    let call = |arguments: &str| {
+        let params = format!(r#"{{"name":"{SAVE}","arguments":{arguments}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{params}}}"#)
+    };
+    let save = |context: &str| call(&format!(r#"{{"context":{context}}}"#));
+    let nested = |levels: usize| save(&format!("{}1{}", r#"{"k":"#.repeat(levels), "}".repeat(levels)));
+    for levels in [99, 100, 101, 124, 125, 126, 127, 128] {
+        check(nested(levels).as_bytes(), "SAVED");
+    }
+    for levels in [129, 200, 5000] {
+        check(nested(levels).as_bytes(), "128 levels");
+    }
+    check(save(&format!(r#"{{"t":"{}"}}"#, "x".repeat(300_000))).as_bytes(), "SAVED");
+    check(save(&format!(r#"{{"n":1e400,"t":"{}"}}"#, "x".repeat(300_000))).as_bytes(), "out of range");
+    check(save(r#"{"n":1e400}"#).as_bytes(), "out of range");
+    check(save(r#"{"s":"\ud800"}"#).as_bytes(), "lone surrogate");
+    check(save(r#"{"n":18446744073709551616}"#).as_bytes(), "18446744073709551616");
+    check(save(r#"{"n":01}"#).as_bytes(), "invalid number");
+    check(&[&save(r#"{"s":""#).as_bytes()[..100], b"\xff\"}}}}"].concat(), "INVALID_INPUT");
+    check(save("[]").as_bytes(), "INVALID_INPUT");
+    check(call(r#"{"context":{},"x":1}"#).as_bytes(), "unknown field `x`");
+    check(call("\"text\"").as_bytes(), "a tool call has a name");
+    check(call("{}").replace(SAVE, "no_such_tool").as_bytes(), "-32602");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\udfff"}}"#, "-32700");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"no/such/method"}"#, "-32601");
+    check(b"garbage", "-32700");
 }
 
 #[test]
