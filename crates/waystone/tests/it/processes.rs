@@ -102,3 +102,40 @@ fn a_server_tells_what_another_process_saved_within_four_rounds() {
     println!("from acknowledgement to event: median {delay:?}, longest {longest:?}; median round {round:?}");
     assert!(delay < round * 4, "an event took {delay:?}, a round {round:?}");
 }
+
+/// The file that holds the second copy of a checkpoint, once there is one.
+fn mirror_of(process: &mut McpProcess, id: &serde_json::Value) -> String {
+    let asked = Instant::now();
+    loop {
+        let loaded = process.call("workflow_checkpoint_load", json!({ "checkpointId": id })).unwrap().unwrap();
+        if let Some(path) = loaded["blobPath"].as_str() {
+            return path.to_owned();
+        }
+        assert!(asked.elapsed() < Duration::from_secs(60), "{id} was not mirrored");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_saved_is_mirrored_soon_and_after_a_crash_by_whoever_comes_next() {
+    let directory = private_dir();
+    let start = || McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let save = |process: &mut McpProcess, n: u64| {
+        let arguments = json!({ "sessionId": "s", "context": { "n": n } });
+        process.call("workflow_checkpoint_save", arguments).unwrap().unwrap()["checkpointId"].clone()
+    };
+    let mut process = start();
+    let first = save(&mut process, 1);
+    let path = directory.path().join(mirror_of(&mut process, &first));
+    let second = save(&mut process, 2);
+    process.child.kill().unwrap();
+    drop(process);
+
+    let lines = || String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+    let mut process = start();
+    mirror_of(&mut process, &second);
+    assert_eq!(lines(), "{\"n\":1}\n{\"n\":2}\n");
+    save(&mut process, 3);
+    assert!(process.finish().unwrap().success());
+    assert_eq!(lines(), "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n", "a clean end leaves nothing to do");
+}
