@@ -13,7 +13,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::take_alone;
 use crate::platform::{create_private_dir, sync_directory};
-use crate::sqlite::{import_files, list_files, make_new, why_unusable};
+use crate::sqlite::{import_files, list_files, make_new, salvage, why_unusable};
 
 /// What was done.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
     let _alone = take_alone(&directory)?;
     let (now, files) = (clock.now(), list_files(&directory));
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory.database(), &files, now, progress)?;
+        let findings = import_files(&directory, &directory.database(), &files, Vec::new(), now, progress)?;
         return Ok(Repaired { damage: None, set_aside: None, findings });
     };
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
@@ -43,7 +43,7 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
     create_private_dir(&fresh).map_err(unusable)?;
     let database = fresh.join("waystone.db");
     make_new(&database, now)?;
-    let findings = import_files(&directory, &database, &files, now, progress)?;
+    let findings = import_files(&directory, &database, &files, salvage(&directory), now, progress)?;
     let set_aside = set_aside(&directory, now).map_err(unusable)?;
     fs::rename(&database, directory.database()).map_err(unusable)?;
     sync_directory(directory.root()).map_err(unusable)?;

@@ -41,7 +41,7 @@ use event::EventWatch;
 pub(crate) use migration::make as make_new;
 use mirror::Trust;
 use reader::Readers;
-pub(crate) use rebuild::{import_files, why_unusable};
+pub(crate) use rebuild::{import_files, salvage, why_unusable};
 pub(crate) use upkeep::Upkeep;
 use writer::{Access, Writer};
 

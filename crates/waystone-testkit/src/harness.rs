@@ -56,7 +56,12 @@ impl Harness {
 
     /// Another engine on the same directory, as another process would have.
     pub fn second(&self) -> Engine {
-        open(self.directory.path(), &self.clock, &self.limits, i64::MAX)
+        self.at(self.directory.path())
+    }
+
+    /// An engine on another directory.
+    pub fn at(&self, path: &Path) -> Engine {
+        open(path, &self.clock, &self.limits, i64::MAX)
     }
 
     pub async fn restart(&mut self) {

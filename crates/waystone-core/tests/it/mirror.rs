@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use waystone_core::Error;
 use waystone_core::api::FindingKind;
 use waystone_core::clock::Clock;
+use waystone_core::store::Scope;
+use waystone_core::{Engine, Error};
 use waystone_testkit::harness::context_of;
 use waystone_testkit::{Harness, audit};
 
@@ -37,9 +38,14 @@ async fn kinds(h: &Harness) -> Vec<FindingKind> {
 }
 
 async fn everything(h: &Harness, ids: &[String]) -> Vec<Value> {
+    everything_of(&h.engine, &h.scope, ids).await
+}
+
+async fn everything_of(engine: &Engine, scope: &Scope, ids: &[String]) -> Vec<Value> {
     let mut all = Vec::new();
     for id in ids {
-        let loaded = h.try_load(json!({ "checkpointId": id })).await;
+        let request = serde_json::from_value(json!({ "checkpointId": id })).unwrap();
+        let loaded = engine.load_checkpoint(scope, request).await;
         let mut loaded = serde_json::to_value(loaded.map_err(|error| error.to_string())).unwrap();
         // How it is kept may change, and is the file's own matter until it is written again.
         for field in ["sizeBytes", "contextSizeBytes", "blobPath"] {
@@ -48,7 +54,7 @@ async fn everything(h: &Harness, ids: &[String]) -> Vec<Value> {
         all.push(loaded);
     }
     for session in ["Long", "b"] {
-        let session = h.engine.find_session(&h.scope, &session.parse().unwrap()).await;
+        let session = engine.find_session(scope, &session.parse().unwrap()).await;
         all.push(session.map_or(Value::Null, |session| json!([session.name, session.tags, session.checkpoint_count])));
     }
     all
@@ -207,4 +213,33 @@ async fn a_database_of_a_newer_version_is_not_repaired_and_one_whose_number_is_g
     }
     h.restart().await;
     assert_eq!(everything(&h, &ids).await, before);
+}
+
+#[tokio::test]
+async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
+    let (h, mut ids) = mirrored().await;
+    ids.push(h.save("Long", json!({ "n": 40, "text": "not mirrored yet" })).await.checkpoint_id.to_string());
+    ids.push(h.save("fresh", json!({ "n": 0 })).await.checkpoint_id.to_string());
+    let before = everything(&h, &ids).await;
+    // As after a crash at this moment, with a page of the log of events gone.
+    let root = waystone_testkit::harness::private_dir();
+    let copied = std::process::Command::new("cp").arg("-r").arg(h.data_dir()).arg(root.path().join("data")).status();
+    assert!(copied.unwrap().success());
+    let data_dir = root.path().join("data");
+    let db = audit::open(&data_dir);
+    let page: usize =
+        db.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'event'", [], |row| row.get(0)).unwrap();
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(db);
+    let mut bytes = fs::read(data_dir.join("waystone.db")).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    fs::write(data_dir.join("waystone.db"), bytes).unwrap();
+
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    let repaired = waystone_store::repair(&data_dir, &clock, &mut |_, _| {}).unwrap();
+    assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
+    let rebuilt = h.at(&data_dir);
+    assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);
+    rebuilt.close().await;
+    assert_eq!(audit::audit(&data_dir), Vec::<String>::new());
 }

@@ -15,7 +15,7 @@ use super::connection::{open_untouched, open_writer};
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, next_row_seq};
 use super::migration::{VERSION, is_confirmed, known_schema, make, schema, version};
-use super::mirror::{changed_seq, insert, read_file, recount};
+use super::mirror::{changed_seq, insert, list_dirty, read_file, read_group, recount};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::mirror::{Columns, Group, Saved};
@@ -23,17 +23,34 @@ use crate::mirror::{Columns, Group, Saved};
 /// The newest copy of each session's own fields, and the number of the change it is from.
 type Sessions = HashMap<String, (i64, Columns)>;
 
+/// How many groups are asked for at once.
+const SALVAGE_PAGE: usize = 64;
+
 /// Where a group's file is, and where the group stands in the order of all.
 struct Source<'a> {
     path: &'a Path,
     first_seq: i64,
 }
 
-/// Brings what is in `files` into the database, as far as it is not there.
-pub(crate) fn import(
+/// Groups of a damaged database that can still be read and are not mirrored as they are: what was saved last.
+pub(crate) fn salvage(directory: &DataDirectory) -> Vec<Group> {
+    let (mut groups, mut after) = (Vec::new(), 0);
+    let Ok(db) = open_untouched(&directory.database()) else { return groups };
+    while let Ok(dirty) = list_dirty(&db, after, SALVAGE_PAGE)
+        && let Some(last) = dirty.last()
+    {
+        after = *last;
+        groups.extend(dirty.iter().filter_map(|key| read_group(&db, *key).ok().flatten()));
+    }
+    groups
+}
+
+/// Brings what is in `files`, and then what was salvaged, into the database, as far as it is not there.
+fn import(
     directory: &DataDirectory,
     db: &Connection,
     files: &[PathBuf],
+    salvaged: Vec<Group>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> DbResult<Vec<Finding>> {
@@ -41,12 +58,16 @@ pub(crate) fn import(
     let total = 2 * files.len() as u64;
     for (done, path) in files.iter().enumerate() {
         match read_file(&directory.root().join(path)) {
-            Ok(Ok(group)) => sources.push(survey(path, group, &mut sessions)),
+            Ok(Ok(group)) => {
+                sources.push(Source { path, first_seq: first_seq(&group) });
+                survey(&group, &mut sessions);
+            }
             Ok(Err(error)) => findings.push(unhealed(path, &error)),
             Err(error) => findings.push(unhealed(path, &error)),
         }
         progress(done as u64 + 1, total);
     }
+    salvaged.iter().for_each(|group| survey(group, &mut sessions));
     // Parents come before their children.
     sources.sort_by_key(|source| source.first_seq);
     let mut restored = 0;
@@ -58,6 +79,10 @@ pub(crate) fn import(
             Err(error) => findings.push(unhealed(source.path, &error)),
         }
         progress((files.len() + done) as u64 + 1, total);
+    }
+    for group in &salvaged {
+        // A text proves itself by its hash; a group that does not fit is left.
+        restored += in_savepoint(db, |db| import_group(db, group, &sessions, &mut findings)).unwrap_or(0);
     }
     recount(db)?;
     continue_counters(db)?;
@@ -76,15 +101,16 @@ fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
     columns.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn survey<'a>(path: &'a Path, group: Group, sessions: &mut Sessions) -> Source<'a> {
-    let seqs = group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64());
-    let first_seq = seqs.min().unwrap_or(i64::MAX);
-    let changed = changed_seq(&group);
+fn first_seq(group: &Group) -> i64 {
+    group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64()).min().unwrap_or(i64::MAX)
+}
+
+fn survey(group: &Group, sessions: &mut Sessions) {
+    let changed = changed_seq(group);
     let newest = sessions.entry(text(&group.session, "id").to_owned()).or_insert((changed, Columns::new()));
     if changed >= newest.0 {
-        *newest = (changed, group.session);
+        *newest = (changed, group.session.clone());
     }
-    Source { path, first_seq }
 }
 
 fn in_savepoint<T>(db: &Connection, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<T> {
@@ -273,6 +299,7 @@ pub(crate) fn import_files(
     directory: &DataDirectory,
     database: &Path,
     files: &[PathBuf],
+    salvaged: Vec<Group>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
@@ -281,7 +308,7 @@ pub(crate) fn import_files(
         |error: &dyn std::fmt::Display| OpenError::Database { path: database.to_owned(), message: error.to_string() };
     let db = open_writer(database).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
-    let findings = import(directory, &db, files, at, progress).map_err(|error| failed(&error))?;
+    let findings = import(directory, &db, files, salvaged, at, progress).map_err(|error| failed(&error))?;
     db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
     // The last connection folds the log back when it closes, and syncs.
     db.close().map_err(|(_, error)| failed(&error))?;

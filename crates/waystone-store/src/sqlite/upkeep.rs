@@ -170,20 +170,28 @@ mod tests {
         Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone()).unwrap()
     }
 
-    #[tokio::test]
-    async fn a_log_that_has_grown_is_folded_back_and_starts_over() {
-        let h = Harness::new();
-        let mut upkeep = upkeep(&h);
-        // The store keeps house on its own from the second second on; here it is not its turn.
+    fn log_bytes(h: &Harness) -> u64 {
+        h.data_dir().join("waystone.db-wal").metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    /// A log that is due, and the turn to keep house: the store would do so on its own from the second second on.
+    async fn grown_log(h: &Harness) -> (Upkeep, File) {
+        let upkeep = upkeep(h);
         let turn = open_private_file(&upkeep.directory.maintenance_lock()).unwrap();
         turn.lock().unwrap();
-        let log = upkeep.directory.write_ahead_log();
-        let size = || log.metadata().map_or(0, |metadata| metadata.len());
         let mut random = Random::new(1);
         for n in 0..12 {
             h.save("s", json!({ "n": n, "text": random.text(500_000) })).await;
         }
-        assert!(size() > PASSIVE_BYTES);
+        assert!(log_bytes(h) > PASSIVE_BYTES);
+        (upkeep, turn)
+    }
+
+    #[tokio::test]
+    async fn a_log_that_has_grown_is_folded_back_and_starts_over() {
+        let h = Harness::new();
+        let (mut upkeep, _turn) = grown_log(&h).await;
+        let size = || log_bytes(&h);
         upkeep.checkpoint_log().unwrap();
         assert!(upkeep.copied_version.is_some());
         h.save("s", json!({ "n": 12 })).await;
@@ -194,17 +202,9 @@ mod tests {
     #[tokio::test]
     async fn a_log_is_folded_back_while_there_is_room_for_it() {
         let h = Harness::new();
-        let mut upkeep = upkeep(&h);
-        let turn = open_private_file(&upkeep.directory.maintenance_lock()).unwrap();
-        turn.lock().unwrap();
-        let log = upkeep.directory.write_ahead_log();
-        let size = || log.metadata().map_or(0, |metadata| metadata.len());
-        let mut random = Random::new(1);
-        for n in 0..12 {
-            h.save("s", json!({ "n": n, "text": random.text(500_000) })).await;
-        }
+        let (mut upkeep, _turn) = grown_log(&h).await;
+        let size = || log_bytes(&h);
         let (grown, directory) = (size(), upkeep.directory.clone());
-        assert!(grown > PASSIVE_BYTES);
         make_room(&directory, upkeep.db().unwrap(), 2 * grown).unwrap();
         assert_eq!(size(), grown, "there is room enough");
         make_room(&directory, upkeep.db().unwrap(), 2 * grown - 1).unwrap();

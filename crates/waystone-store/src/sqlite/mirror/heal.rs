@@ -157,6 +157,8 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
              head = (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1),
              checkpoint_count = (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL),
              size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key);
+         UPDATE checkpoint_group AS g SET
+             checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key));
          UPDATE space AS p SET
              session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
