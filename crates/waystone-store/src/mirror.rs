@@ -10,6 +10,7 @@ mod name;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,7 +44,7 @@ pub(crate) struct Group {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Saved {
     pub(crate) columns: Columns,
-    pub(crate) text: Option<Vec<u8>>,
+    pub(crate) text: Option<Arc<[u8]>>,
 }
 
 impl Saved {
@@ -124,7 +125,7 @@ pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
             if !saved.is_text(text) {
                 return Err(Damaged("a context does not have the hash it was saved with"));
             }
-            saved.text = Some(text.to_vec());
+            saved.text = Some(text.into());
         }
         Ok(saved)
     });

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -66,7 +67,7 @@ pub(crate) fn read_file(path: &std::path::Path) -> io::Result<Result<Group, mirr
 }
 
 fn take_over_texts(group: &mut Group, before: Group) {
-    let mut texts: HashMap<Value, Vec<u8>> = before
+    let mut texts: HashMap<Value, Arc<[u8]>> = before
         .checkpoints
         .into_iter()
         .filter_map(|saved| Some((saved.columns.get("id")?.clone(), saved.text?)))
@@ -106,11 +107,11 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
          WHERE c.group_key = ?1 ORDER BY c.seq",
     )?;
     let mut rows = statement.query(params![key])?;
-    let mut texts: HashMap<i64, (CheckpointId, Vec<u8>)> = HashMap::new();
+    let mut texts: HashMap<i64, (CheckpointId, Arc<[u8]>)> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
         let columns = columns(row)?;
-        let text = unpack(db, row, &texts)?;
+        let text: Option<Arc<[u8]>> = unpack(db, row, &texts)?.map(Arc::from);
         if let (Some(text), Some(id)) =
             (&text, columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()))
         {
@@ -122,7 +123,11 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
 }
 
 /// The text of a checkpoint, from those before it; `None` when it is damaged.
-fn unpack(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (CheckpointId, Vec<u8>)>) -> DbResult<Option<Vec<u8>>> {
+fn unpack(
+    db: &Connection,
+    row: &Row<'_>,
+    texts: &HashMap<i64, (CheckpointId, Arc<[u8]>)>,
+) -> DbResult<Option<Vec<u8>>> {
     let bytes: Option<Vec<u8>> = db
         .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
