@@ -28,8 +28,15 @@ pub struct Packed {
     pub bytes: Vec<u8>,
     pub raw_bytes: usize,
     pub raw_hash: Hash,
-    /// The checkpoint whose text is needed to unpack it; `None` when the bytes stand alone.
-    pub base: Option<CheckpointId>,
+    /// What is needed to unpack it; `None` when the bytes stand alone.
+    pub base: Option<Base>,
+}
+
+/// The checkpoint whose text a delta refers to, and the hash of that text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    pub id: CheckpointId,
+    pub raw_hash: Hash,
 }
 
 /// The bytes do not decode to the text they were made from.
@@ -43,9 +50,9 @@ pub fn pack(text: &[u8]) -> std::io::Result<Packed> {
 }
 
 /// Packs what differs between `text` and the text of `base`.
-pub fn pack_delta(text: &[u8], base: &CheckpointId, base_text: &[u8]) -> std::io::Result<Packed> {
+pub fn pack_delta(text: &[u8], base: Base, base_text: &[u8]) -> std::io::Result<Packed> {
     let bytes = compress(text, base_text)?;
-    Ok(Packed { bytes, raw_bytes: text.len(), raw_hash: Hash::of(text), base: Some(base.clone()) })
+    Ok(Packed { bytes, raw_bytes: text.len(), raw_hash: Hash::of(text), base: Some(base) })
 }
 
 /// Compresses `text` into one frame that refers to `prefix`.
@@ -118,10 +125,10 @@ mod tests {
     use super::*;
 
     fn chain(texts: &[String]) -> Vec<Packed> {
-        let id = |n: usize| format!("c{n}").parse::<CheckpointId>().unwrap();
+        let base = |n: usize| Base { id: format!("c{n}").parse().unwrap(), raw_hash: Hash::of(texts[n].as_bytes()) };
         let mut packed = vec![pack(texts[0].as_bytes()).unwrap()];
         for n in 1..texts.len() {
-            packed.push(pack_delta(texts[n].as_bytes(), &id(n - 1), texts[n - 1].as_bytes()).unwrap());
+            packed.push(pack_delta(texts[n].as_bytes(), base(n - 1), texts[n - 1].as_bytes()).unwrap());
         }
         packed
     }

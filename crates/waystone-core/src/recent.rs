@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::canon::Hash;
 use crate::id::{CheckpointId, SessionId};
+use crate::pack::Base;
 
 /// How much text is kept, in all.
 const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -18,10 +19,16 @@ const SESSIONS_MAX: usize = 256;
 pub(crate) struct Known {
     pub(crate) id: CheckpointId,
     pub(crate) context_hash: Hash,
+    /// Of the text as it is.
+    pub(crate) raw_hash: Hash,
     pub(crate) context: Arc<RawValue>,
 }
 
 impl Known {
+    pub(crate) fn as_base(&self) -> Base {
+        Base { id: self.id.clone(), raw_hash: self.raw_hash }
+    }
+
     pub(crate) fn text(&self) -> &[u8] {
         self.context.get().as_bytes()
     }
@@ -87,7 +94,12 @@ mod tests {
         let session = |n: usize| format!("s{n}").parse::<SessionId>().unwrap();
         let known = |length: usize| {
             let context = RawValue::from_string(format!("\"{}\"", "x".repeat(length))).unwrap();
-            Known { id: "c".parse().unwrap(), context_hash: Hash([0; 32]), context: context.into() }
+            Known {
+                id: "c".parse().unwrap(),
+                context_hash: Hash([0; 32]),
+                raw_hash: Hash([0; 32]),
+                context: context.into(),
+            }
         };
         for n in 0..SESSIONS_MAX {
             recent.keep(1, &session(n), known(10));

@@ -152,8 +152,11 @@ pub trait Store: Send + Sync {
     /// Compares the copies of the first group after the cursor `after`, and heals each from the other. `None` after the last one.
     async fn check_group(&self, scope: &Scope, after: i64, at: Timestamp) -> Result<Option<CheckedGroup>>;
 
-    /// What is wrong with the store as a whole, and second copies of what is not in it.
-    async fn check_whole(&self, scope: &Scope) -> Result<Vec<Finding>>;
+    /// What is wrong with the store as a whole. Nothing is to be healed from one that is damaged.
+    async fn check_database(&self, scope: &Scope) -> Result<Option<Finding>>;
+
+    /// Second copies of what is not in the store.
+    async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>>;
 
     /// Takes note that `id` was loaded. The record is written with a later commit, at the latest when the store closes:
     /// a load must not wait for the disk.

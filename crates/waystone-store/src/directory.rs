@@ -77,7 +77,11 @@ impl DataDirectory {
     }
 
     pub(crate) fn has_mirrors(&self) -> bool {
-        self.contexts().read_dir().is_ok_and(|mut sessions| sessions.next().is_some())
+        match self.contexts().read_dir() {
+            Ok(mut sessions) => sessions.next().is_some(),
+            // What cannot be looked into is not empty for all we know.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     pub(crate) fn run(&self) -> PathBuf {

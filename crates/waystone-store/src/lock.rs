@@ -61,14 +61,22 @@ impl Presence {
 pub(crate) fn take_alone(directory: &DataDirectory) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let file = open_private_file(&directory.lock()).map_err(unusable)?;
+    match lock_within(|| file.try_lock(), WAIT_MAX).map_err(unusable)? {
+        true => Ok(file),
+        false => Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) }),
+    }
+}
+
+/// Whether a lock was taken before the time was over.
+pub(crate) fn lock_within(try_lock: impl Fn() -> Result<(), TryLockError>, wait: Duration) -> io::Result<bool> {
     let started = Instant::now();
-    while !is_taken(file.try_lock()).map_err(unusable)? {
-        if started.elapsed() > WAIT_MAX {
-            return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
+    while !is_taken(try_lock())? {
+        if started.elapsed() > wait {
+            return Ok(false);
         }
         std::thread::sleep(POLL);
     }
-    Ok(file)
+    Ok(true)
 }
 
 impl Drop for Presence {

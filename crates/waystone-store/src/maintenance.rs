@@ -3,7 +3,7 @@
 //! second.
 
 use std::fs::{File, TryLockError};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,8 @@ fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
         if !is_holder {
             continue;
         }
-        warn("mirror files could not be written", upkeep.mirror(None));
+        let is_stopped = || matches!(stopped.try_recv(), Err(TryRecvError::Disconnected));
+        warn("mirror files could not be written", upkeep.mirror(is_stopped));
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
@@ -57,7 +58,8 @@ fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
         }
     }
     if is_holder || is_taken(lock) {
-        warn("mirror files could not be written", upkeep.mirror(Some(Instant::now() + LAST_ROUND_MAX)));
+        let begun = Instant::now();
+        warn("mirror files could not be written", upkeep.mirror(|| begun.elapsed() > LAST_ROUND_MAX));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::take_alone;
 use crate::platform::{create_private_dir, sync_directory};
-use crate::sqlite::{import_files, list_files, make_new, salvage, why_unusable};
+use crate::sqlite::{import_files, why_unusable};
 
 /// What was done.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub struct Repaired {
 pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, OpenError> {
     let directory = DataDirectory::prepare(root)?;
     let _alone = take_alone(&directory)?;
-    let (now, files) = (clock.now(), list_files(&directory));
+    let now = clock.now();
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory.database(), &files, Vec::new(), now, progress)?;
+        let findings = import_files(&directory, &directory.database(), None, now, progress)?;
         return Ok(Repaired { damage: None, set_aside: None, findings });
     };
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
@@ -42,13 +42,22 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
     }
     create_private_dir(&fresh).map_err(unusable)?;
     let database = fresh.join("waystone.db");
-    make_new(&database, now)?;
-    let findings = import_files(&directory, &database, &files, salvage(&directory), now, progress)?;
+    let findings = import_files(&directory, &database, Some(&directory.database()), now, progress)?;
+    check_copy(&database).map_err(unusable)?;
     let set_aside = set_aside(&directory, now).map_err(unusable)?;
     fs::rename(&database, directory.database()).map_err(unusable)?;
     sync_directory(directory.root()).map_err(unusable)?;
     fs::remove_dir_all(&fresh).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), set_aside, findings })
+}
+
+/// A database whose log is not folded back into it, or that does not reach the disk, does not take the place of another.
+fn check_copy(database: &Path) -> std::io::Result<()> {
+    let log = database.with_extension("db-wal");
+    if log.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+        return Err(std::io::Error::other("the rebuilt database is not whole"));
+    }
+    fs::File::open(database)?.sync_all()
 }
 
 /// Moves a database with its log to where it can be looked at.

@@ -4,6 +4,7 @@
 mod checkpoint;
 mod connection;
 mod cursor;
+mod damage;
 mod doctor;
 mod error;
 mod event;
@@ -17,6 +18,7 @@ mod status;
 mod upkeep;
 mod writer;
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,13 +37,13 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::maintenance::Maintenance;
+pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
-pub(crate) use doctor::list_files;
+use error::file_error;
 use event::EventWatch;
-pub(crate) use migration::make as make_new;
-use mirror::Trust;
+use mirror::{Mirrored, Trust};
 use reader::Readers;
-pub(crate) use rebuild::{import_files, salvage, why_unusable};
+pub(crate) use rebuild::import_files;
 pub(crate) use upkeep::Upkeep;
 use writer::{Access, Writer};
 
@@ -80,11 +82,21 @@ impl Sqlite {
         self.readers.read(move |db| doctor::look(&directory, db, after)).await
     }
 
-    /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the
-    /// files must not bring it back. The group stays dirty; housekeeping writes it once more and records that.
-    async fn mirror_deletion(&self, group: Option<i64>) -> Result<()> {
-        let (Some(key), directory) = (group, self.directory.clone()) else { return Ok(()) };
-        self.readers.read(move |db| mirror::write(&directory, db, key).map(drop)).await
+    /// Writes the file of a group. No connection is held while others write theirs.
+    async fn mirror(&self, key: i64, at: Timestamp) -> Result<Option<Mirrored>> {
+        let (directory, of) = (self.directory.clone(), self.directory.clone());
+        let turn = tokio::task::spawn_blocking(move || mirror::take_turn(&of)).await;
+        let turn = turn.map_err(|error| file_error(directory.root(), &io::Error::other(error)))??;
+        self.readers.read(move |db| mirror::write(&directory, db, key, at, &turn)).await
+    }
+
+    /// Writes the files of groups from which something was deleted, before that is acknowledged: a database rebuilt from the files
+    /// must not bring it back. The groups stay dirty; housekeeping writes them once more and records that.
+    async fn mirror_deletion(&self, groups: Vec<i64>, at: Timestamp) -> Result<()> {
+        for key in groups {
+            self.mirror(key, at).await?;
+        }
+        Ok(())
     }
 }
 
@@ -125,21 +137,21 @@ impl Store for Sqlite {
             let directory = self.directory.clone();
             healed = self.writer.write(move |db| mirror::heal(&directory, db, key, Trust::Columns)).await?;
         }
-        if found.needs_file() || !healed.is_empty() {
-            if healed.is_empty() {
-                found.set_aside(&self.directory, at)?;
-            }
-            let directory = self.directory.clone();
-            let mirrored = self.readers.read(move |db| mirror::write(&directory, db, key)).await?;
+        if !healed.is_empty() || found.needs_file() {
+            let mirrored = self.mirror(key, at).await?;
             self.writer.write(move |db| Ok(mirror::mark_mirrored(db, mirrored.as_slice())?)).await?;
         }
         let now = self.look(key - 1).await?;
         Ok(now.map(|now| found.tell(healed, &now)))
     }
 
-    async fn check_whole(&self, _: &Scope) -> Result<Vec<Finding>> {
+    async fn check_database(&self, _: &Scope) -> Result<Option<Finding>> {
+        self.readers.read(doctor::check_database).await
+    }
+
+    async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
         let directory = self.directory.clone();
-        self.readers.read(move |db| doctor::check_whole(&directory, db)).await
+        self.readers.read(move |db| doctor::list_orphans(&directory, db)).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
@@ -154,7 +166,7 @@ impl Store for Sqlite {
     async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
         let (scope, id) = (scope.clone(), id.clone());
         let (archived, group) = self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await?;
-        self.mirror_deletion(group).await?;
+        self.mirror_deletion(group.into_iter().collect(), at).await?;
         Ok(archived)
     }
 
@@ -181,8 +193,8 @@ impl Store for Sqlite {
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
-        let (archived, group) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
-        self.mirror_deletion(group).await?;
+        let (archived, groups) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
+        self.mirror_deletion(groups, at).await?;
         Ok(archived)
     }
 

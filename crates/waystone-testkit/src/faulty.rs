@@ -93,9 +93,14 @@ impl Store for FaultyStore {
         self.inner.check_group(scope, after, at).await
     }
 
-    async fn check_whole(&self, scope: &Scope) -> Result<Vec<Finding>> {
+    async fn check_database(&self, scope: &Scope) -> Result<Option<Finding>> {
         self.step()?;
-        self.inner.check_whole(scope).await
+        self.inner.check_database(scope).await
+    }
+
+    async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>> {
+        self.step()?;
+        self.inner.list_orphans(scope).await
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {

@@ -49,8 +49,12 @@ impl Engine {
         };
         let (mut saved, warnings) = match added {
             Added::New { checkpoint, pruned } => {
-                let (id, context_hash) = (checkpoint.checkpoint_id.clone(), checkpoint.context_hash);
-                self.recent.keep(scope.space, &checkpoint.session_id, Known { id, context_hash, context });
+                // A retry gets the first answer, whose text may have been another one with the same meaning.
+                if let Some(packed) = new.packed.as_ref().filter(|_| checkpoint.checkpoint_id == new.id) {
+                    let (id, raw_hash) = (new.id.clone(), packed.raw_hash);
+                    let known = Known { id, context_hash: new.context_hash, raw_hash, context };
+                    self.recent.keep(scope.space, &checkpoint.session_id, known);
+                }
                 let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
                 (SavedCheckpoint::of(checkpoint, status), archived_for_room(pruned, new.checkpoints_max))
             }
@@ -115,7 +119,7 @@ impl Engine {
 
     fn pack_context(&self, text: &str, base: Option<&Known>) -> Result<Arc<Packed>> {
         let packed = match base {
-            Some(base) => pack_delta(text.as_bytes(), &base.id, base.text()),
+            Some(base) => pack_delta(text.as_bytes(), base.as_base(), base.text()),
             None => pack(text.as_bytes()),
         };
         let packed = packed.map_err(|error| Error::InvalidInput(format!("context: {error}")))?;

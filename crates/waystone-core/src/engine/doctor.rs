@@ -10,6 +10,10 @@ impl Engine {
     /// of checkpoints were looked at, and of how many.
     pub async fn check_copies(&self, scope: &Scope, mut progress: impl FnMut(u64, u64)) -> Result<Checkup> {
         let mut checkup = Checkup::default();
+        if let Some(damage) = self.store.check_database(scope).await? {
+            checkup.findings.push(damage);
+            return Ok(checkup);
+        }
         let mut after = 0;
         while let Some(group) = self.store.check_group(scope, after, self.clock.now()).await? {
             after = group.cursor;
@@ -18,7 +22,7 @@ impl Engine {
             checkup.findings.extend(group.findings);
             progress(checkup.files, checkup.files + group.left);
         }
-        checkup.findings.extend(self.store.check_whole(scope).await?);
+        checkup.findings.extend(self.store.list_orphans(scope).await?);
         let is_healed =
             |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
         checkup.sound = checkup.findings.iter().all(|finding| is_healed(finding.kind));

@@ -76,3 +76,25 @@ async fn a_group_ends_when_its_text_fills_it() {
     assert_eq!(deltas_and_groups(&h), (4, 2));
     h.check_invariants().await;
 }
+
+/// A retry may say the same in another order. Its text is not the one that was saved, and nothing may be built on it.
+#[tokio::test]
+async fn what_follows_a_retry_is_built_on_what_was_saved() {
+    let mut h = keeping_all();
+    let context = |reversed: bool| {
+        let mut keys: Vec<String> = ('a'..='z').map(|c| c.to_string()).collect();
+        if reversed {
+            keys.reverse();
+        }
+        Value::Object(keys.into_iter().map(|key| (key.clone(), json!(format!("the value of {key}")))).collect())
+    };
+    let save = |reversed| json!({ "sessionId": "s", "context": context(reversed), "idempotencyKey": "k" });
+    let first = h.try_save(save(false)).await.unwrap();
+    assert_eq!(h.try_save(save(true)).await.unwrap().checkpoint_id, first.checkpoint_id);
+    let mut changed = context(false);
+    changed["b"] = json!("changed");
+    let saved = h.save("s", changed.clone()).await;
+    h.restart().await;
+    assert_eq!(h.load(&saved.checkpoint_id).await.context.get(), changed.to_string());
+    assert_eq!(h.load(&first.checkpoint_id).await.context.get(), context(false).to_string());
+}

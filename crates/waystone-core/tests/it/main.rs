@@ -7,4 +7,5 @@ mod checkpoint;
 mod delta;
 mod fault;
 mod mirror;
+mod repair;
 mod session;

@@ -11,7 +11,7 @@ use waystone_core::api::{Checkpoint, Metadata};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::CheckpointId;
-use waystone_core::pack::Packed;
+use waystone_core::pack::{Base, Packed};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbResult, unreadable};
@@ -103,14 +103,18 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
     }
     let required = || unreadable("an id", "it is missing");
     let metadata: String = row.get(5)?;
-    let metadata = parse_metadata(&metadata);
+    // What is said of a checkpoint does not keep it from being found; `doctor` puts it right.
+    let metadata = parse_metadata(&metadata).unwrap_or_else(|error| {
+        tracing::error!(error, "a checkpoint's metadata cannot be read");
+        Metadata::default()
+    });
     Ok(Checkpoint {
         checkpoint_id: id(row, 0)?.ok_or_else(required)?,
         session_id: id(row, 1)?.ok_or_else(required)?,
         project_id: id(row, 2)?.ok_or_else(required)?,
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
-        metadata: metadata.map_err(|error| unreadable("a checkpoint's metadata", error))?,
+        metadata,
         agent_id: id(row, 6)?,
         workflow_id: id(row, 7)?,
         parent_checkpoint_id: id(row, 8)?,
@@ -157,8 +161,8 @@ fn find_key_in(db: &Connection, scope: &Scope, session: i64, id: &CheckpointId) 
     Ok(key.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?)
 }
 
-/// Deltas stay inside a group, so no chain is longer than one.
-const CHAIN_MAX: usize = add::GROUP_CHECKPOINTS_MAX as usize;
+/// Deltas stay inside a group, so no chain is longer than one; a group that was put together again may be. Only a circle has no end.
+const CHAIN_MAX: usize = 10_000;
 
 /// The wanted checkpoint with its bytes, and those that lead to them from what is `known`.
 pub(crate) fn find(
@@ -206,7 +210,7 @@ pub(crate) fn find(
 /// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.
 fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResult<Vec<Packed>> {
     let mut statement = db.prepare_cached(
-        "SELECT c.raw_bytes, c.raw_hash, b.bytes, p.id, p.key FROM checkpoint AS c
+        "SELECT c.raw_bytes, c.raw_hash, b.bytes, p.id, p.key, p.raw_hash FROM checkpoint AS c
          LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key LEFT JOIN checkpoint AS p ON p.key = c.base
          WHERE c.key = ?1",
     )?;
@@ -216,15 +220,16 @@ fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResu
     {
         let (packed, base_key) = statement.query_row(params![key], |row| {
             let base: Option<String> = row.get(3)?;
+            let base = base.and_then(|id| id.parse().ok()).zip(row.get::<_, Option<[u8; 32]>>(5)?);
             let packed = Packed {
                 raw_bytes: row.get(0)?,
                 raw_hash: Hash(row.get(1)?),
                 bytes: row.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default(),
-                base: base.and_then(|id| id.parse().ok()),
+                base: base.map(|(id, hash)| Base { id, raw_hash: Hash(hash) }),
             };
             Ok((packed, row.get::<_, Option<i64>>(4)?))
         })?;
-        next = base_key.filter(|_| packed.base.as_ref() != known);
+        next = base_key.filter(|_| packed.base.as_ref().map(|base| &base.id) != known);
         chain.push(packed);
     }
     chain.reverse();

@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 use waystone_core::api::{Finding, FindingKind};
 use waystone_core::canon::hash_object;
-use waystone_core::clock::Timestamp;
 use waystone_core::store::CheckedGroup;
 
-use super::error::{DbResult, file_error};
-use super::mirror::{changed_seq, is_same, path_of, read_file, read_group};
-use super::rebuild;
+use super::damage;
+use super::error::DbResult;
+use super::mirror::{changed_seq, holds_more, is_same, path_of, read_file, read_group};
 use crate::directory::DataDirectory;
 use crate::mirror::{Group, SUFFIX, Saved};
-use crate::platform::create_private_dir;
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {
@@ -29,6 +28,8 @@ pub(crate) struct Diagnosis {
     damage: Option<String>,
     /// The file can be read, so rows can be healed from it.
     pub(crate) has_copy: bool,
+    /// The file has checkpoints that the database does not have.
+    is_ahead: bool,
     /// What of the rows is damaged: ids.
     pub(crate) damaged: Vec<String>,
 }
@@ -45,18 +46,23 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
     let Some((key, is_dirty, left)) = found else { return Ok(None) };
     let Some(group) = read_group(db, key)? else { return Ok(None) };
     let path = path_of(&group)?;
-    let (mut damage, has_copy) = match read_file(&directory.root().join(&path)) {
-        Err(error) => (Some(format!("it cannot be read: {error}")), false),
-        Ok(Err(damaged)) => (Some(damaged.to_string()), false),
-        Ok(Ok(copy)) if copy.row.get("id") != group.row.get("id") => (Some("it is another group's".to_owned()), false),
-        Ok(Ok(copy)) if is_same(db, &group, &copy)? => (None, true),
-        Ok(Ok(copy)) => (Some(difference(&group, &copy)), true),
-    };
-    if is_dirty && (has_copy || !directory.root().join(&path).exists()) {
-        damage = None;
+    let (mut damage, mut has_copy, mut is_ahead) = (None, false, false);
+    match read_file(&directory.root().join(&path)) {
+        Err(error) => damage = Some(format!("it cannot be read: {error}")),
+        Ok(Err(damaged)) => damage = Some(damaged.to_string()),
+        Ok(Ok(copy)) if copy.row.get("id") != group.row.get("id") => damage = Some("it is another group's".to_owned()),
+        Ok(Ok(copy)) => {
+            (has_copy, is_ahead) = (true, holds_more(&copy, &group));
+            if !is_same(db, &group, &copy)? {
+                damage = Some(difference(&group, &copy));
+            }
+        }
     }
+    let lags_behind = is_dirty && (has_copy || !directory.root().join(&path).exists());
+    damage = damage.filter(|_| is_ahead || !lags_behind);
     let damaged = group.checkpoints.iter().filter(|saved| !is_whole(saved)).map(id_of).collect();
-    Ok(Some(Diagnosis { key, checkpoints: group.checkpoints.len() as u64, left, path, damage, has_copy, damaged }))
+    let checkpoints = group.checkpoints.len() as u64;
+    Ok(Some(Diagnosis { key, checkpoints, left, path, damage, has_copy, is_ahead, damaged }))
 }
 
 fn difference(group: &Group, copy: &Group) -> String {
@@ -70,9 +76,15 @@ fn id_of(saved: &Saved) -> String {
     saved.columns.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// A parsed context takes many times its size. The text of a larger one is proven by its own hash; the other is compared with the file's.
+const PARSED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Whether the text is there, is a context, and has the hash by which contexts are compared.
 fn is_whole(saved: &Saved) -> bool {
     let Some(text) = &saved.text else { return false };
+    if text.len() > PARSED_BYTES_MAX {
+        return true;
+    }
     let Ok(Value::Object(context)) = waystone_core::json::parse_trusted(text) else { return false };
     let hash = hash_object(&context).map(|hash| hash.to_string());
     hash.as_deref() == saved.columns.get("context_hash").and_then(|value| value.get("hex")).and_then(Value::as_str)
@@ -84,20 +96,9 @@ impl Diagnosis {
         self.has_copy && (self.damage.is_some() || !self.damaged.is_empty())
     }
 
-    /// Whether the file is to be written anew.
+    /// Whether the file is to be written anew. One that has more than the database is left for a repair.
     pub(crate) fn needs_file(&self) -> bool {
-        self.damage.is_some()
-    }
-
-    /// Moves a damaged file out of the way, where it can be looked at.
-    pub(crate) fn set_aside(&self, directory: &DataDirectory, at: Timestamp) -> DbResult<()> {
-        let path = directory.root().join(&self.path);
-        if !path.exists() {
-            return Ok(());
-        }
-        let aside = directory.damaged(at).join(&self.path);
-        let folder = aside.parent().unwrap_or(&aside);
-        create_private_dir(folder).and_then(|()| fs::rename(&path, &aside)).map_err(|error| file_error(&path, &error))
+        self.damage.is_some() && !self.is_ahead
     }
 
     /// What is to be told, given what was healed and how things stand `now`.
@@ -118,49 +119,64 @@ impl Diagnosis {
             message: format!("{damage}; it was written anew"),
         });
         let unhealed = now.damage.clone().map(|damage| Finding {
-            kind: FindingKind::Unhealed,
+            kind: if now.is_ahead { FindingKind::Orphan } else { FindingKind::Unhealed },
             subject: now.path.display().to_string(),
-            message: damage,
+            message: match now.is_ahead {
+                true => format!("has checkpoints that are not in the database; {BRINGS_BACK}"),
+                false => damage,
+            },
         });
         let findings = healed.chain(lost).chain(file).chain(unhealed).collect();
         CheckedGroup { cursor: self.key, checkpoints: self.checkpoints, left: self.left, findings }
     }
 }
 
-/// What is wrong with the database itself, and files that belong to no group in it.
-pub(crate) fn check_whole(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
-    let mut findings = list_orphans(directory, db)?;
-    findings.extend(rebuild::damage(db)?.map(|damage| Finding {
+const BRINGS_BACK: &str = "`waystone doctor --repair` brings them back";
+
+/// What is wrong with the database as a whole.
+pub(crate) fn check_database(db: &Connection) -> DbResult<Option<Finding>> {
+    Ok(damage::damage(db)?.map(|damage| Finding {
         kind: FindingKind::Unhealed,
         subject: "waystone.db".to_owned(),
         message: format!("{damage}; `waystone doctor --repair` rebuilds it from the files"),
-    }));
-    Ok(findings)
+    }))
 }
 
-fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
+/// Files that belong to no group in the database, and folders that cannot be looked into.
+pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
     let mut statement =
         db.prepare("SELECT s.id, g.id FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session")?;
     let known: BTreeSet<PathBuf> = statement
         .query_map([], |row| Ok(crate::mirror::path_of(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))?
         .collect::<Result<_, _>>()?;
-    let orphan = |path: &Path| Finding {
+    let orphan = |path: &PathBuf| Finding {
         kind: FindingKind::Orphan,
         subject: path.display().to_string(),
-        message: "is not in the database; `waystone doctor --repair` brings it back".to_owned(),
+        message: format!("is not in the database; {BRINGS_BACK}"),
     };
-    Ok(list_files(directory).iter().filter(|path| !known.contains(*path)).map(|path| orphan(path)).collect())
+    let (files, unread) = list_files(directory);
+    Ok(files.iter().filter(|path| !known.contains(*path)).map(orphan).chain(unread).collect())
 }
 
-/// Every mirror file, from the data directory, in order.
-pub(crate) fn list_files(directory: &DataDirectory) -> Vec<PathBuf> {
-    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = entries(directory.contexts()).flat_map(entries);
-    let is_mirror = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(SUFFIX));
-    let mut files: Vec<PathBuf> = files
-        .filter(is_mirror)
-        .filter_map(|path| path.strip_prefix(directory.root()).ok().map(Path::to_owned))
-        .collect();
+/// Every mirror file, from the data directory, in order, and what could not be looked into.
+pub(crate) fn list_files(directory: &DataDirectory) -> (Vec<PathBuf>, Vec<Finding>) {
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    let mut entries = |folder: &Path| -> Vec<PathBuf> {
+        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+        listed.unwrap_or_else(|error: io::Error| {
+            if error.kind() != io::ErrorKind::NotFound && error.kind() != io::ErrorKind::NotADirectory {
+                let (subject, message) = (folder.display().to_string(), format!("cannot be looked into: {error}"));
+                unread.push(Finding { kind: FindingKind::Unhealed, subject, message });
+            }
+            Vec::new()
+        })
+    };
+    for folder in entries(&directory.contexts()) {
+        let is_mirror = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(SUFFIX));
+        files.extend(entries(&folder).into_iter().filter(is_mirror));
+    }
+    let relative = |path: PathBuf| path.strip_prefix(directory.root()).map(Path::to_owned).unwrap_or(path);
+    let mut files: Vec<PathBuf> = files.into_iter().map(relative).collect();
     files.sort();
-    files
+    (files, unread)
 }

@@ -7,6 +7,8 @@ use rusqlite::ErrorCode;
 use waystone_core::Error;
 use waystone_core::error::Unavailable;
 
+use super::damage::is_damage;
+
 #[derive(Debug)]
 pub(crate) enum DbError {
     Refused(Error),
@@ -51,9 +53,7 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Unavailable::Busy,
         Some(ErrorCode::DiskFull) => Unavailable::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unavailable::Damaged,
-        // What every database of ours has is gone.
-        Some(ErrorCode::Unknown) if error.to_string().contains("no such ") => Unavailable::Damaged,
+        _ if is_damage(error) => Unavailable::Damaged,
         _ => Unavailable::Broken,
     }
 }

@@ -5,34 +5,39 @@
 
 mod heal;
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::canon::Hash;
-use waystone_core::id::CheckpointId;
-use waystone_core::pack::Packed;
+use waystone_core::clock::Timestamp;
+use waystone_core::pack::{Base, Packed};
 
 use super::error::{DbResult, file_error, unreadable};
 use crate::directory::DataDirectory;
+use crate::lock::lock_within;
 use crate::mirror::{self, Columns, Group, Saved};
-use crate::platform::open_private_file;
+use crate::platform::{create_private_dir, open_private_file};
 pub(crate) use heal::{Trust, heal, insert, is_same, recount};
 
 /// A group whose file is written, and the number of the newest change that is in it.
 pub(crate) type Mirrored = (i64, i64);
 
-/// Up to `limit` groups whose files do not hold all that the database does.
-pub(crate) fn list_dirty(db: &Connection, after: i64, limit: usize) -> DbResult<Vec<i64>> {
+/// How long the file of another group may take to be written.
+const TURN_MAX: Duration = Duration::from_secs(5);
+
+/// Up to `limit` groups whose files do not hold all that the database does, those that changed longest ago first.
+pub(crate) fn list_dirty(db: &Connection, limit: usize) -> DbResult<Vec<i64>> {
     let mut statement = db.prepare_cached(
-        "SELECT key FROM checkpoint_group WHERE mirrored_seq < changed_seq AND key > ?1 ORDER BY key LIMIT ?2",
+        "SELECT key FROM checkpoint_group WHERE mirrored_seq < changed_seq ORDER BY changed_seq LIMIT ?1",
     )?;
-    let keys = statement.query_map(params![after, limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let keys = statement.query_map(params![limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(keys)
 }
 
@@ -41,19 +46,44 @@ pub(crate) fn mark_mirrored(db: &Connection, mirrored: &[Mirrored]) -> rusqlite:
     mirrored.iter().try_for_each(|(key, seq)| statement.execute(params![key, seq]).map(drop))
 }
 
-/// Writes the file of a group whole. A context that is damaged in the database is taken over from the file before.
-pub(crate) fn write(directory: &DataDirectory, db: &Connection, key: i64) -> DbResult<Option<Mirrored>> {
-    let lock_path = directory.mirror_lock();
-    let lock = open_private_file(&lock_path).map_err(|error| file_error(&lock_path, &error))?;
-    lock.lock().map_err(|error| file_error(&lock_path, &error))?;
-    let Some(mut group) = read_group(db, key)? else { return Ok(None) };
-    let path = directory.root().join(path_of(&group)?);
-    if group.checkpoints.iter().any(|saved| saved.text.is_none())
-        && let Ok(Ok(before)) = read_file(&path)
-    {
-        take_over_texts(&mut group, before);
+/// Waits for its turn to write files, which lasts until it is dropped.
+pub(crate) fn take_turn(directory: &DataDirectory) -> DbResult<File> {
+    let path = directory.mirror_lock();
+    let failed = |error: io::Error| file_error(&path, &error);
+    let file = open_private_file(&path).map_err(failed)?;
+    match lock_within(|| file.try_lock(), TURN_MAX).map_err(failed)? {
+        true => Ok(file),
+        false => Err(failed(io::Error::other("another process has been writing for too long"))),
     }
+}
+
+/// Writes the file of a group whole. What only the file before has is not lost with it: a context or a column that is damaged in
+/// the database is taken over, and a file that is damaged, or holds more than the database does, is kept aside.
+pub(crate) fn write(
+    directory: &DataDirectory,
+    db: &Connection,
+    key: i64,
+    at: Timestamp,
+    _turn: &File,
+) -> DbResult<Option<Mirrored>> {
+    let Some(mut group) = read_group(db, key)? else { return Ok(None) };
+    let relative = path_of(&group)?;
+    let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
+    let is_ours = match read_file(&path) {
+        Ok(Ok(before)) if before.row.get("id") == group.row.get("id") => {
+            let is_ours = !holds_more(&before, &group);
+            take_over(&mut group, before);
+            is_ours
+        }
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    if !is_ours {
+        let aside = directory.damaged(at).join(&relative);
+        tracing::warn!(path = %aside.display(), "a mirror file that is not what the database knows of is kept aside");
+        keep_aside(&path, &aside).map_err(|error| failed(&error))?;
+    }
     let bytes = mirror::encode(&group).map_err(|error| failed(&error))?;
     if mirror::decode(&bytes).as_ref() != Ok(&group) {
         return Err(unreadable("a mirror file", "it does not decode to what it was made from"));
@@ -62,21 +92,49 @@ pub(crate) fn write(directory: &DataDirectory, db: &Connection, key: i64) -> DbR
     Ok(Some((key, changed_seq(&group))))
 }
 
-pub(crate) fn read_file(path: &std::path::Path) -> io::Result<Result<Group, mirror::Damaged>> {
+/// Gives a file a second name. It goes by the first until another takes its place.
+fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
+    create_private_dir(aside.parent().unwrap_or(aside))?;
+    match fs::hard_link(path, aside) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(_) => fs::copy(path, aside).map(drop),
+        Ok(()) => Ok(()),
+    }
+}
+
+pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, mirror::Damaged>> {
     Ok(mirror::decode(&fs::read(path)?))
 }
 
-fn take_over_texts(group: &mut Group, before: Group) {
-    let mut texts: HashMap<Value, Arc<[u8]>> = before
-        .checkpoints
-        .into_iter()
-        .filter_map(|saved| Some((saved.columns.get("id")?.clone(), saved.text?)))
-        .collect();
-    for saved in group.checkpoints.iter_mut().filter(|saved| saved.text.is_none()) {
-        let text = saved.columns.get("id").and_then(|id| texts.remove(id));
-        saved.text = text.filter(|text| saved.is_text(text));
+/// Whether `copy` has checkpoints that `group` does not have.
+pub(crate) fn holds_more(copy: &Group, group: &Group) -> bool {
+    let id = |saved: &Saved| saved.columns.get("id").cloned();
+    let known: HashSet<_> = group.checkpoints.iter().map(id).collect();
+    copy.checkpoints.iter().any(|saved| !known.contains(&id(saved)))
+}
+
+/// Takes from the file before what never changes, where the database has it damaged.
+fn take_over(group: &mut Group, before: Group) {
+    let mut known: HashMap<Value, Saved> =
+        before.checkpoints.into_iter().filter_map(|saved| Some((saved.columns.get("id")?.clone(), saved))).collect();
+    for saved in &mut group.checkpoints {
+        let Some(before) = saved.columns.get("id").and_then(|id| known.remove(id)) else { continue };
+        let is_damaged = saved.text.is_none() && before.text.is_some();
+        let proven: &[&str] = if is_damaged { &["raw_hash", "raw_bytes"] } else { &[] };
+        for name in IMMUTABLE.iter().chain(proven) {
+            if let Some(value) = before.columns.get(*name) {
+                saved.columns.insert((*name).to_owned(), value.clone());
+            }
+        }
+        if is_damaged {
+            saved.text = before.text;
+        }
     }
 }
+
+/// Columns that are written once and never again. The hash and length of a text are proven by the text.
+const IMMUTABLE: [&str; 8] =
+    ["context_hash", "created_at_ms", "agent", "workflow", "spared", "name", "tags", "metadata"];
 
 pub(crate) fn changed_seq(group: &Group) -> i64 {
     group.row.get("changed_seq").and_then(Value::as_i64).unwrap_or(0)
@@ -107,15 +165,15 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
          WHERE c.group_key = ?1 ORDER BY c.seq",
     )?;
     let mut rows = statement.query(params![key])?;
-    let mut texts: HashMap<i64, (CheckpointId, Arc<[u8]>)> = HashMap::new();
+    let mut texts: HashMap<i64, (Base, Arc<[u8]>)> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
         let columns = columns(row)?;
         let text: Option<Arc<[u8]>> = unpack(db, row, &texts)?.map(Arc::from);
-        if let (Some(text), Some(id)) =
-            (&text, columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()))
-        {
-            texts.insert(row.get("key")?, (id, text.clone()));
+        let id = columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+        if let (Some(text), Some(id)) = (&text, id) {
+            let base = Base { id, raw_hash: Hash(row.get("raw_hash")?) };
+            texts.insert(row.get("key")?, (base, Arc::clone(text)));
         }
         checkpoints.push(Saved { columns, text });
     }
@@ -123,11 +181,7 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
 }
 
 /// The text of a checkpoint, from those before it; `None` when it is damaged.
-fn unpack(
-    db: &Connection,
-    row: &Row<'_>,
-    texts: &HashMap<i64, (CheckpointId, Arc<[u8]>)>,
-) -> DbResult<Option<Vec<u8>>> {
+fn unpack(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)>) -> DbResult<Option<Vec<u8>>> {
     let bytes: Option<Vec<u8>> = db
         .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
@@ -139,7 +193,7 @@ fn unpack(
     let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash(raw_hash), base };
     Ok(match base {
         None => packed(None).unpack(&[]).ok(),
-        Some(Some((id, text))) => packed(Some(id.clone())).unpack(text).ok(),
+        Some(Some((base, text))) => packed(Some(base.clone())).unpack(text).ok(),
         Some(None) => None,
     })
 }

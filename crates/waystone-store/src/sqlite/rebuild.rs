@@ -6,159 +6,229 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use waystone_core::api::{Finding, FindingKind};
+use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::CheckpointId;
-use waystone_core::pack::{pack, pack_delta};
+use waystone_core::pack::{Base, pack, pack_delta};
 use waystone_core::store::Scope;
 
 use super::connection::{open_untouched, open_writer};
+use super::doctor::list_files;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, next_row_seq};
-use super::migration::{VERSION, is_confirmed, known_schema, make, schema, version};
-use super::mirror::{changed_seq, insert, list_dirty, read_file, read_group, recount};
+use super::migration::make;
+use super::mirror::{changed_seq, insert, path_of, read_file, read_group, recount};
+use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::mirror::{Columns, Group, Saved};
 
-/// The newest copy of each session's own fields, and the number of the change it is from.
-type Sessions = HashMap<String, (i64, Columns)>;
-
-/// How many groups are asked for at once.
-const SALVAGE_PAGE: usize = 64;
-
-/// Where a group's file is, and where the group stands in the order of all.
-struct Source<'a> {
-    path: &'a Path,
-    first_seq: i64,
-}
-
-/// Groups of a damaged database that can still be read and are not mirrored as they are: what was saved last.
-pub(crate) fn salvage(directory: &DataDirectory) -> Vec<Group> {
-    let (mut groups, mut after) = (Vec::new(), 0);
-    let Ok(db) = open_untouched(&directory.database()) else { return groups };
-    while let Ok(dirty) = list_dirty(&db, after, SALVAGE_PAGE)
-        && let Some(last) = dirty.last()
-    {
-        after = *last;
-        groups.extend(dirty.iter().filter_map(|key| read_group(&db, *key).ok().flatten()));
-    }
-    groups
-}
-
-/// Brings what is in `files`, and then what was salvaged, into the database, as far as it is not there.
-fn import(
+/// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
+/// far as it is not there.
+pub(crate) fn import_files(
     directory: &DataDirectory,
-    db: &Connection,
-    files: &[PathBuf],
-    salvaged: Vec<Group>,
+    database: &Path,
+    damaged: Option<&Path>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
-) -> DbResult<Vec<Finding>> {
-    let (mut findings, mut sessions, mut sources) = (Vec::new(), Sessions::new(), Vec::new());
-    let total = 2 * files.len() as u64;
-    for (done, path) in files.iter().enumerate() {
-        match read_file(&directory.root().join(path)) {
-            Ok(Ok(group)) => {
-                sources.push(Source { path, first_seq: first_seq(&group) });
-                survey(&group, &mut sessions);
-            }
-            Ok(Err(error)) => findings.push(unhealed(path, &error)),
-            Err(error) => findings.push(unhealed(path, &error)),
-        }
-        progress(done as u64 + 1, total);
+) -> Result<Vec<Finding>, OpenError> {
+    make(database, at)?;
+    let failed = |error: &dyn std::fmt::Display| OpenError::Unusable {
+        path: database.to_owned(),
+        error: std::io::Error::other(error.to_string()),
+    };
+    let db = open_writer(database).map_err(|error| failed(&error))?;
+    db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
+    let mut import =
+        Import { db: &db, sessions: HashMap::new(), seqs: HashMap::new(), findings: Vec::new(), restored: 0 };
+    import.run(directory, damaged, at, progress).map_err(|error| failed(&error))?;
+    let findings = std::mem::take(&mut import.findings);
+    db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
+    // Only the file itself takes the place of another: all of it must be there.
+    if !checkpoint(&db, "TRUNCATE").map_err(|error| failed(&error))? {
+        return Err(failed(&"its log could not be folded back"));
     }
-    salvaged.iter().for_each(|group| survey(group, &mut sessions));
-    // Parents come before their children.
-    sources.sort_by_key(|source| source.first_seq);
-    let mut restored = 0;
-    for (done, source) in sources.iter().enumerate() {
-        let Ok(Ok(group)) = read_file(&directory.root().join(source.path)) else { continue };
-        let imported = in_savepoint(db, |db| import_group(db, &group, &sessions, &mut findings));
-        match imported {
-            Ok(count) => restored += count,
-            Err(error) => findings.push(unhealed(source.path, &error)),
-        }
-        progress((files.len() + done) as u64 + 1, total);
-    }
-    for group in &salvaged {
-        // A text proves itself by its hash; a group that does not fit is left.
-        restored += in_savepoint(db, |db| import_group(db, group, &sessions, &mut findings)).unwrap_or(0);
-    }
-    recount(db)?;
-    continue_counters(db)?;
-    if restored > 0 {
-        record(db, restored, at)?;
-    }
+    db.close().map_err(|(_, error)| failed(&error))?;
     Ok(findings)
 }
 
-fn unhealed(path: &Path, error: &dyn std::fmt::Display) -> Finding {
-    let (subject, message) = (path.display().to_string(), format!("could not be brought back: {error}"));
-    Finding { kind: FindingKind::Unhealed, subject, message }
+/// What the files say of a session.
+struct Known {
+    /// The number of the change that its fields are from.
+    changed: i64,
+    columns: Columns,
+    /// Its checkpoints have numbers that others have too: they get new ones, in the same order.
+    is_renumbered: bool,
+}
+
+/// Where a group's file is, and where the group stands in the order of all.
+struct Source {
+    path: PathBuf,
+    first_seq: i64,
+}
+
+struct Import<'a> {
+    db: &'a Connection,
+    /// By id.
+    sessions: HashMap<String, Known>,
+    /// Which session has a number.
+    seqs: HashMap<i64, String>,
+    findings: Vec<Finding>,
+    restored: u64,
+}
+
+impl Import<'_> {
+    fn run(
+        &mut self,
+        directory: &DataDirectory,
+        damaged: Option<&Path>,
+        at: Timestamp,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> DbResult<()> {
+        let (files, unread) = list_files(directory);
+        self.findings.extend(unread);
+        let (mut sources, total) = (Vec::new(), 2 * files.len() as u64);
+        for (done, path) in files.into_iter().enumerate() {
+            match read_file(&directory.root().join(&path)) {
+                Ok(Ok(group)) if path_of(&group)? == path => {
+                    self.survey(&group)?;
+                    sources.push(Source { path, first_seq: seqs(&group).min().unwrap_or(i64::MAX) });
+                }
+                Ok(Ok(_)) => self.tell(&path, &"it is not where it belongs"),
+                Ok(Err(error)) => self.tell(&path, &error),
+                Err(error) => self.tell(&path, &error),
+            }
+            progress(done as u64 + 1, total);
+        }
+        // New numbers come after all that are known.
+        let highest = self.seqs.keys().max().copied().unwrap_or(0);
+        self.db.execute("UPDATE space SET row_seq = max(row_seq, ?1)", params![highest])?;
+        // Parents come before their children.
+        sources.sort_by_key(|source| source.first_seq);
+        for (done, source) in sources.iter().enumerate() {
+            if let Ok(Ok(group)) = read_file(&directory.root().join(&source.path))
+                && let Err(error) = self.add_group(&group)
+            {
+                self.tell(&source.path, &error);
+            }
+            progress(total / 2 + done as u64 + 1, total);
+        }
+        if let Some(damaged) = damaged {
+            self.salvage(damaged);
+        }
+        recount(self.db)?;
+        continue_counters(self.db)?;
+        if self.restored > 0 { record(self.db, self.restored, at) } else { Ok(()) }
+    }
+
+    fn tell(&mut self, path: &Path, error: &dyn std::fmt::Display) {
+        let (subject, message) = (path.display().to_string(), format!("could not be brought back: {error}"));
+        self.findings.push(Finding { kind: FindingKind::Unhealed, subject, message });
+    }
+
+    fn survey(&mut self, group: &Group) -> DbResult<()> {
+        let (id, changed) = (text(&group.session, "id").to_owned(), changed_seq(group));
+        let mut is_renumbered = false;
+        for saved in &group.checkpoints {
+            let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
+            let is_ours = *self.seqs.entry(seq).or_insert_with(|| id.clone()) == id;
+            is_renumbered |= !is_ours || self.is_anothers(seq, text(&saved.columns, "id"))?;
+        }
+        let known = Known { changed, columns: group.session.clone(), is_renumbered };
+        match self.sessions.get_mut(&id) {
+            None => drop(self.sessions.insert(id, known)),
+            Some(before) => {
+                before.is_renumbered |= is_renumbered;
+                if changed >= before.changed {
+                    (before.changed, before.columns) = (changed, known.columns);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_anothers(&self, seq: i64, id: &str) -> DbResult<bool> {
+        Ok(self.db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
+    }
+
+    /// What a damaged database still gives and no file has: what was saved last, or what was damaged in its file. A text proves itself by
+    /// its hash; what cannot be read is left.
+    fn salvage(&mut self, damaged: &Path) {
+        let Ok(db) = open_untouched(damaged) else { return };
+        let next = |after: i64| -> rusqlite::Result<Option<i64>> {
+            db.prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
+                .query_row(params![after], |row| row.get(0))
+                .optional()
+        };
+        let mut after = 0;
+        while let Ok(Some(key)) = next(after) {
+            after = key;
+            if let Ok(Some(group)) = read_group(&db, key) {
+                let _ = self.survey(&group).and_then(|()| self.add_group(&group));
+            }
+        }
+    }
+
+    /// Brings back what of a group is not there.
+    fn add_group(&mut self, group: &Group) -> DbResult<()> {
+        self.db.execute_batch("SAVEPOINT import")?;
+        let done = self.try_add_group(group);
+        self.db.execute_batch(if done.is_ok() { "RELEASE import" } else { "ROLLBACK TO import; RELEASE import" })?;
+        let (restored, findings) = done?;
+        self.restored += restored;
+        self.findings.extend(findings);
+        Ok(())
+    }
+
+    fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
+        let space = group.row.get("space").and_then(Value::as_i64).unwrap_or(1);
+        let id = text(&group.session, "id");
+        let known = self.sessions.get(id);
+        let mut findings = Vec::new();
+        let session = match find(self.db, "session", space, id)? {
+            Some(key) => key,
+            None => {
+                findings.push(finding(FindingKind::Restored, id, "a session came back from its files"));
+                let mut columns = known.map_or_else(|| group.session.clone(), |known| known.columns.clone());
+                columns.remove("key");
+                columns.insert("head".to_owned(), Value::Null);
+                insert(self.db, "session", &columns)?
+            }
+        };
+        let group_key = join_group(self.db, group, session)?;
+        let is_renumbered = known.is_some_and(|known| known.is_renumbered);
+        let mut previous: Option<Link<'_>> = None;
+        let mut count = 0;
+        for saved in &group.checkpoints {
+            let id = text(&saved.columns, "id");
+            if find(self.db, "checkpoint", space, id)?.is_some() {
+                continue;
+            }
+            let Some(context) = saved.text.as_deref() else {
+                findings.push(finding(FindingKind::Lost, id, "is damaged in its file too"));
+                continue;
+            };
+            let key = add_checkpoint(self.db, saved, context, (session, group_key), previous.as_ref(), is_renumbered)?;
+            previous = Some(Link { key, id: id.parse().map_err(|error| unreadable("an id", error))?, context });
+            count += 1;
+        }
+        if count > 0 {
+            self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![group_key])?;
+        }
+        Ok((count, findings))
+    }
 }
 
 fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
     columns.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn first_seq(group: &Group) -> i64 {
-    group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64()).min().unwrap_or(i64::MAX)
+fn seqs(group: &Group) -> impl Iterator<Item = i64> {
+    group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64())
 }
 
-fn survey(group: &Group, sessions: &mut Sessions) {
-    let changed = changed_seq(group);
-    let newest = sessions.entry(text(&group.session, "id").to_owned()).or_insert((changed, Columns::new()));
-    if changed >= newest.0 {
-        *newest = (changed, group.session.clone());
-    }
-}
-
-fn in_savepoint<T>(db: &Connection, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<T> {
-    db.execute_batch("SAVEPOINT import")?;
-    let done = work(db);
-    db.execute_batch(if done.is_ok() { "RELEASE import" } else { "ROLLBACK TO import; RELEASE import" })?;
-    done
-}
-
-/// Brings back a group, and returns how many of its checkpoints were not there.
-fn import_group(db: &Connection, group: &Group, sessions: &Sessions, findings: &mut Vec<Finding>) -> DbResult<u64> {
-    let space = group.row.get("space").and_then(Value::as_i64).unwrap_or(1);
-    let session_id = text(&group.session, "id");
-    let session = match find(db, "session", space, session_id)? {
-        Some(key) => key,
-        None => {
-            let mut columns =
-                sessions.get(session_id).map_or_else(|| group.session.clone(), |(_, newest)| newest.clone());
-            columns.remove("key");
-            columns.insert("head".to_owned(), Value::Null);
-            let key = insert(db, "session", &columns)?;
-            findings.push(restored(session_id, "a session came back from its files"));
-            key
-        }
-    };
-    let group_key = join_group(db, group, session)?;
-    let mut previous: Option<(i64, CheckpointId, &[u8])> = None;
-    let mut count = 0;
-    for saved in &group.checkpoints {
-        let id = text(&saved.columns, "id");
-        let Some(context) = saved.text.as_deref() else {
-            let message = "is damaged in its file too".to_owned();
-            findings.push(Finding { kind: FindingKind::Lost, subject: id.to_owned(), message });
-            continue;
-        };
-        if find(db, "checkpoint", space, id)?.is_some() {
-            continue;
-        }
-        let key = import_checkpoint(db, saved, context, (session, group_key), previous.as_ref())?;
-        let id = id.parse().map_err(|error| unreadable("an id", error))?;
-        previous = Some((key, id, context));
-        count += 1;
-    }
-    Ok(count)
-}
-
-fn restored(subject: &str, message: &str) -> Finding {
-    Finding { kind: FindingKind::Restored, subject: subject.to_owned(), message: message.to_owned() }
+fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
+    Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
 }
 
 fn find(db: &Connection, table: &str, space: i64, id: &str) -> DbResult<Option<i64>> {
@@ -168,8 +238,10 @@ fn find(db: &Connection, table: &str, space: i64, id: &str) -> DbResult<Option<i
 
 fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
     let found: Option<i64> = db
-        .prepare_cached("SELECT key FROM checkpoint_group WHERE session = ?1 AND id = ?2")?
-        .query_row(params![session, text(&group.row, "id")], |row| row.get(0))
+        .prepare_cached(
+            "UPDATE checkpoint_group SET changed_seq = max(changed_seq, ?3) WHERE session = ?1 AND id = ?2 RETURNING key",
+        )?
+        .query_row(params![session, text(&group.row, "id"), changed_seq(group)], |row| row.get(0))
         .optional()?;
     if let Some(key) = found {
         return Ok(key);
@@ -182,15 +254,26 @@ fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
     insert(db, "checkpoint_group", &columns)
 }
 
-fn import_checkpoint(
+/// The checkpoint that was added before another one of the same group.
+struct Link<'a> {
+    key: i64,
+    id: CheckpointId,
+    context: &'a [u8],
+}
+
+fn add_checkpoint(
     db: &Connection,
     saved: &Saved,
     context: &[u8],
     (session, group): (i64, i64),
-    previous: Option<&(i64, CheckpointId, &[u8])>,
+    previous: Option<&Link<'_>>,
+    is_renumbered: bool,
 ) -> DbResult<i64> {
     let packed = match previous {
-        Some((_, id, text)) => pack_delta(context, id, text),
+        Some(link) => {
+            let base = Base { id: link.id.clone(), raw_hash: Hash::of(link.context) };
+            pack_delta(context, base, link.context)
+        }
         None => pack(context),
     };
     let packed = packed.map_err(|error| unreadable("a context", error))?;
@@ -198,14 +281,10 @@ fn import_checkpoint(
     columns.remove("key");
     let space = columns.get("space").and_then(Value::as_i64).unwrap_or(1);
     let parent = find(db, "checkpoint", space, text(&columns, "parent_id"))?;
-    let is_taken = db
-        .prepare_cached("SELECT 1 FROM checkpoint WHERE space = ?1 AND seq = ?2")?
-        .exists(params![space, columns.get("seq").and_then(Value::as_i64)])?;
-    let scope = Scope { space, actor: String::new() };
-    if is_taken {
-        columns.insert("seq".to_owned(), next_row_seq(db, &scope)?.into());
+    if is_renumbered {
+        columns.insert("seq".to_owned(), next_row_seq(db, &Scope { space, actor: String::new() })?.into());
     }
-    let base = previous.map(|(key, _, _)| *key);
+    let base = previous.map(|link| link.key);
     let own = json!({
         "session": session, "group_key": group, "parent": parent, "base": base, "size_bytes": packed.bytes.len(),
     });
@@ -252,65 +331,4 @@ fn record(db: &Connection, restored: u64, at: Timestamp) -> DbResult<()> {
         payload: json!({ "checkpoints": restored }),
     };
     append(db, &Scope::local("maintenance"), &operation).map(drop)
-}
-
-/// Why the database cannot be used as it is; `None` when it can. One of a newer version is not touched.
-pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, OpenError> {
-    let path = directory.database();
-    if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
-        return Ok(Some("it is missing".to_owned()));
-    }
-    let look = || -> rusqlite::Result<Result<Option<String>, u32>> {
-        let db = open_untouched(&path)?;
-        let found = version(&db)?;
-        if found > VERSION && is_confirmed(&db, found)? {
-            return Ok(Err(found));
-        }
-        if let Some(damage) = damage(&db)? {
-            return Ok(Ok(Some(damage)));
-        }
-        Ok(Ok(None))
-    };
-    match look() {
-        Ok(Err(found)) => Err(OpenError::Newer { path, found, known: VERSION }),
-        Ok(Ok(damage)) => Ok(damage),
-        Err(error) => Ok(Some(error.to_string())),
-    }
-}
-
-/// The first thing that is wrong with a database as a whole.
-pub(crate) fn damage(db: &Connection) -> rusqlite::Result<Option<String>> {
-    let (found, is_ours) = (version(db)?, schema(db)? == known_schema()?);
-    // An older one is brought to the present schema when it is opened.
-    if !matches!((found, is_ours), (VERSION, true) | (1..VERSION, false)) {
-        return Ok(Some(format!("version {found} is not what its tables are")));
-    }
-    let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    if found != "ok" {
-        return Ok(Some(found));
-    }
-    db.prepare("SELECT \"table\" || ' has a row that refers to nothing' FROM pragma_foreign_key_check")?
-        .query_row([], |row| row.get(0))
-        .optional()
-}
-
-/// [`import`] into a database that no one else uses.
-pub(crate) fn import_files(
-    directory: &DataDirectory,
-    database: &Path,
-    files: &[PathBuf],
-    salvaged: Vec<Group>,
-    at: Timestamp,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<Finding>, OpenError> {
-    make(database, at)?;
-    let failed =
-        |error: &dyn std::fmt::Display| OpenError::Database { path: database.to_owned(), message: error.to_string() };
-    let db = open_writer(database).map_err(|error| failed(&error))?;
-    db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
-    let findings = import(directory, &db, files, salvaged, at, progress).map_err(|error| failed(&error))?;
-    db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
-    // The last connection folds the log back when it closes, and syncs.
-    db.close().map_err(|(_, error)| failed(&error))?;
-    Ok(findings)
 }

@@ -153,26 +153,29 @@ pub(crate) fn update(
     find(db, scope, id)
 }
 
-/// The session's own fields changed: the file of its newest group holds the copy of them that counts. Returns that group.
-fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<Option<i64>> {
-    Ok(db
-        .prepare_cached(
-            "UPDATE checkpoint_group SET changed_seq = ?3
-             WHERE key = (SELECT max(g.key) FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session
-                          WHERE s.space = ?1 AND s.id = ?2)
-             RETURNING key",
-        )?
-        .query_row(params![scope.space, id.as_str(), seq], |row| row.get(0))
-        .optional()?)
+/// The session's own fields changed: the file of its newest group holds the copy of them that counts.
+fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<()> {
+    db.prepare_cached(
+        "UPDATE checkpoint_group SET changed_seq = ?3
+         WHERE key = (SELECT max(g.key) FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session
+                      WHERE s.space = ?1 AND s.id = ?2)",
+    )?
+    .execute(params![scope.space, id.as_str(), seq])?;
+    Ok(())
 }
 
-/// Hides a session. Returns it with the group whose file is to say so.
-pub(crate) fn archive(
-    db: &Connection,
-    scope: &Scope,
-    id: &SessionId,
-    at: Timestamp,
-) -> DbResult<(Session, Option<i64>)> {
+/// The session is gone, and the file of each of its groups is to say so: one that is damaged must not bring back the others.
+fn mark_all_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "UPDATE checkpoint_group SET changed_seq = ?3
+         WHERE session = (SELECT key FROM session WHERE space = ?1 AND id = ?2) RETURNING key",
+    )?;
+    let groups = statement.query_map(params![scope.space, id.as_str(), seq], |row| row.get(0))?;
+    Ok(groups.collect::<Result<_, _>>()?)
+}
+
+/// Hides a session. Returns it with the groups whose files are to say so.
+pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<(Session, Vec<i64>)> {
     let session = find(db, scope, id)?;
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
@@ -182,8 +185,8 @@ pub(crate) fn archive(
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?
     .execute(params![scope.space, session.checkpoint_count])?;
-    let group = mark_changed(db, scope, id, seq)?;
-    Ok((session, group))
+    let groups = mark_all_changed(db, scope, id, seq)?;
+    Ok((session, groups))
 }
 
 fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {

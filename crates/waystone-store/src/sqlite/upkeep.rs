@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use waystone_core::clock::Clock;
@@ -13,6 +13,7 @@ use super::error::DbResult;
 use super::mirror;
 use crate::OpenError;
 use crate::directory::DataDirectory;
+use crate::lock::lock_within;
 use crate::platform::open_private_file;
 
 const MIB: u64 = 1024 * 1024;
@@ -26,7 +27,6 @@ const EXPIRE_ROWS: usize = 1000;
 const MIRROR_PAGE: usize = 64;
 /// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-const POLL: Duration = Duration::from_millis(5);
 
 pub(crate) struct Upkeep {
     pub(crate) directory: DataDirectory,
@@ -73,29 +73,28 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Writes the files of groups that changed, until all are written or `deadline` has passed.
-    pub(crate) fn mirror(&mut self, deadline: Option<Instant>) -> DbResult<()> {
-        let mut after = 0;
-        let is_late = || deadline.is_some_and(|deadline| Instant::now() > deadline);
+    /// Writes the files of groups that changed, until all are written or it `is_over`.
+    pub(crate) fn mirror(&mut self, is_over: impl Fn() -> bool) -> DbResult<()> {
+        let (directory, now) = (self.directory.clone(), self.clock.now());
         loop {
-            let dirty = mirror::list_dirty(self.db()?, after, MIRROR_PAGE)?;
-            let Some(last) = dirty.last() else { return Ok(()) };
-            after = *last;
+            let dirty = mirror::list_dirty(self.db()?, MIRROR_PAGE)?;
             let mut mirrored = Vec::new();
             for key in dirty {
-                if is_late() {
+                if is_over() {
                     break;
                 }
-                let directory = self.directory.clone();
+                let turn = mirror::take_turn(&directory)?;
                 let snapshot = self.db()?.unchecked_transaction()?;
-                match mirror::write(&directory, &snapshot, key) {
+                match mirror::write(&directory, &snapshot, key, now, &turn) {
                     Ok(done) => mirrored.extend(done),
                     Err(error) => tracing::warn!(%error, "a mirror file was not written; it is tried again"),
                 }
             }
-            // Not marked in time, they are written once more.
-            self.locked(|db| mirror::mark_mirrored(db, &mirrored))?;
-            if is_late() {
+            if mirrored.is_empty() {
+                return Ok(());
+            }
+            // Not marked in time, they are written once more in the next round.
+            if self.locked(|db| mirror::mark_mirrored(db, &mirrored))?.is_none() {
                 return Ok(());
             }
         }
@@ -114,12 +113,8 @@ impl Upkeep {
 
     /// Takes its turn like every other writer; `None` when that did not come in time.
     fn locked<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
-        let started = Instant::now();
-        while self.write_lock.try_lock().is_err() {
-            if started.elapsed() > WAIT_MAX {
-                return Ok(None);
-            }
-            std::thread::sleep(POLL);
+        if !lock_within(|| self.write_lock.try_lock(), WAIT_MAX).unwrap_or(false) {
+            return Ok(None);
         }
         let done = self.db().and_then(work);
         let _ = self.write_lock.unlock();
@@ -142,7 +137,7 @@ pub(crate) fn make_room(directory: &DataDirectory, db: &Connection, free_bytes: 
 }
 
 /// Whether the whole log was copied.
-fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> {
+pub(crate) fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> {
     db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
         let (log, copied): (i64, i64) = (row.get(1)?, row.get(2)?);
         Ok(log == copied)

@@ -119,6 +119,7 @@ impl Engine {
                 RawValue::to_owned(&known.context),
             ))));
         }
+        let raw_hash = chain.last().map(|packed| packed.raw_hash);
         let is_small = chain.iter().map(|packed| packed.raw_bytes).sum::<usize>() < INLINE_BYTES_MAX;
         let unpacked = offload_unless(is_small, move || {
             let base_text = known.as_ref().map_or(&[][..], |known| known.text());
@@ -130,8 +131,9 @@ impl Engine {
             Ok(context) => context,
             Err(damage) => return Ok(Some(Read::Damaged(id, damage))),
         };
-        if let Wanted::Latest(session) = wanted {
-            let known = Known { id, context_hash: checkpoint.context_hash, context: context.clone().into() };
+        if let (Wanted::Latest(session), Some(raw_hash)) = (wanted, raw_hash) {
+            let (context_hash, context) = (checkpoint.context_hash, context.clone().into());
+            let known = Known { id, context_hash, raw_hash, context };
             self.recent.keep(scope.space, session, known);
         }
         Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, mirror, context))))

@@ -13,7 +13,7 @@ use crate::sqlite::error::{DbError, DbResult};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::session::{self, SessionRow};
 
-pub(super) const GROUP_CHECKPOINTS_MAX: u64 = 32;
+const GROUP_CHECKPOINTS_MAX: u64 = 32;
 const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Adds `new` to its session. The tests come in this order: retry, project, head, unchanged, parent, quota.
@@ -93,8 +93,8 @@ fn find_base<'a>(
     let Some(packed) = new.packed.as_deref() else { return Ok(None) };
     let Some(base) = &packed.base else { return Ok(Some((packed, None))) };
     let key: Option<i64> = db
-        .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND group_key = ?3")?
-        .query_row(params![scope.space, base.as_str(), group], |row| row.get(0))
+        .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND group_key = ?3 AND raw_hash = ?4")?
+        .query_row(params![scope.space, base.id.as_str(), group, base.raw_hash.0], |row| row.get(0))
         .optional()?;
     Ok(key.map(|key| (packed, Some(key))))
 }

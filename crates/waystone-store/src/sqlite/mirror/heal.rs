@@ -18,16 +18,24 @@ pub(crate) enum Trust {
     Columns,
 }
 
-/// Columns that say how bytes are kept, or that change without being mirrored.
-const NOT_COMPARED: [&str; 8] = [
+/// Columns that are this database's own, say how bytes are kept, are proven by the text, or change without being mirrored.
+const NOT_COMPARED: [&str; 16] = [
+    "key",
+    "space",
+    "session",
+    "group_key",
+    "parent",
     "base",
+    "seq",
+    "saved_seq",
     "size_bytes",
+    "raw_hash",
+    "raw_bytes",
     "accessed_seq",
     "last_accessed_at_ms",
     "head",
     "checkpoint_count",
     "mirrored_seq",
-    "parent_id",
 ];
 
 /// Puts right in the database what is damaged there and whole in the file. Returns the ids of what was healed.
@@ -35,25 +43,37 @@ pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: 
     let Some(group) = read_group(db, key)? else { return Ok(Vec::new()) };
     let Ok(Ok(copy)) = read_file(&directory.root().join(path_of(&group)?)) else { return Ok(Vec::new()) };
     let mut healed = Vec::new();
-    if copy.row.get("key") != group.row.get("key") {
+    if id_of(&copy.row) != id_of(&group.row) || id_of(&copy.session) != id_of(&group.session) {
         return Ok(healed);
     }
     let trust = if changed_seq(&copy) == changed_seq(&group) { trust } else { Trust::Texts };
     for saved in &copy.checkpoints {
-        let here = group.checkpoints.iter().find(|here| here.columns.get("key") == saved.columns.get("key"));
-        if heal_checkpoint(db, here, saved, trust)? {
-            healed.push(saved.columns.get("id").and_then(Value::as_str).unwrap_or_default().to_owned());
+        let here = group.checkpoints.iter().find(|here| id_of(&here.columns) == id_of(&saved.columns));
+        let is_healed = match here {
+            Some(here) => heal_checkpoint(db, here, saved, trust)?,
+            None => trust == Trust::Columns && take_back(db, &group, saved)?,
+        };
+        if is_healed {
+            healed.push(id_of(&saved.columns).to_owned());
         }
     }
     if trust == Trust::Columns && is_newest(db, &group)? && heal_columns(db, "session", &group.session, &copy.session)?
     {
-        healed.push(copy.session.get("id").and_then(Value::as_str).unwrap_or_default().to_owned());
+        healed.push(id_of(&copy.session).to_owned());
     }
     if !healed.is_empty() {
         recount(db)?;
         db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![key])?;
     }
     Ok(healed)
+}
+
+fn id_of(columns: &Columns) -> &str {
+    columns.get("id").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn key_of(columns: &Columns) -> Option<i64> {
+    columns.get("key").and_then(Value::as_i64)
 }
 
 /// Whether the two copies say the same.
@@ -66,11 +86,10 @@ pub(crate) fn is_same(db: &Connection, group: &Group, copy: &Group) -> DbResult<
 }
 
 fn is_newest(db: &Connection, group: &Group) -> DbResult<bool> {
-    let session = group.session.get("key").and_then(Value::as_i64);
     let newest: Option<i64> = db
         .prepare_cached("SELECT max(key) FROM checkpoint_group WHERE session = ?1")?
-        .query_row(params![session], |row| row.get(0))?;
-    Ok(newest == group.row.get("key").and_then(Value::as_i64))
+        .query_row(params![key_of(&group.session)], |row| row.get(0))?;
+    Ok(newest == key_of(&group.row))
 }
 
 /// The columns that both have and that differ.
@@ -81,21 +100,10 @@ fn differing<'a>(here: &'a Columns, copy: &'a Columns) -> Vec<(&'a str, &'a Valu
     copy.iter().filter(differs).map(|(name, value)| (name.as_str(), value)).collect()
 }
 
-fn heal_checkpoint(db: &Connection, here: Option<&Saved>, copy: &Saved, trust: Trust) -> DbResult<bool> {
-    let key = copy.columns.get("key").and_then(Value::as_i64);
-    let Some(here) = here else {
-        if trust != Trust::Columns || copy.text.is_none() {
-            return Ok(false);
-        }
-        let columns: Columns =
-            copy.columns.iter().filter(|(name, _)| *name != "parent_id" && *name != "base").map(own).collect();
-        insert(db, "checkpoint", &columns)?;
-        write_text(db, key, copy)?;
-        return Ok(true);
-    };
+fn heal_checkpoint(db: &Connection, here: &Saved, copy: &Saved, trust: Trust) -> DbResult<bool> {
     let mut is_healed = false;
     if here.text.is_none() && copy.text.is_some() {
-        write_text(db, key, copy)?;
+        write_text(db, key_of(&here.columns), copy)?;
         is_healed = true;
     }
     if trust == Trust::Columns {
@@ -104,19 +112,28 @@ fn heal_checkpoint(db: &Connection, here: Option<&Saved>, copy: &Saved, trust: T
     Ok(is_healed)
 }
 
-fn own((name, value): (&String, &Value)) -> (String, Value) {
-    (name.clone(), value.clone())
+/// Puts a row that has lost its group back into it.
+fn take_back(db: &Connection, group: &Group, copy: &Saved) -> DbResult<bool> {
+    let taken = db.execute(
+        "UPDATE checkpoint SET group_key = ?2, session = ?3
+         WHERE id = ?1 AND (group_key IS NULL OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE key = group_key))",
+        params![id_of(&copy.columns), key_of(&group.row), key_of(&group.session)],
+    )?;
+    Ok(taken > 0)
 }
 
 /// Gives a row the values that the copy has.
 fn heal_columns(db: &Connection, table: &str, here: &Columns, copy: &Columns) -> DbResult<bool> {
     let differing = differing(here, copy);
     for (name, value) in &differing {
-        // The name is one of the table's own columns: it is in `here`, which was read from it.
-        db.execute(
-            &format!("UPDATE {table} SET \"{name}\" = ?2 WHERE key = ?1"),
-            params![here.get("key").and_then(Value::as_i64), to_sql(value)],
-        )?;
+        let sql = match *name {
+            "parent_id" => "UPDATE checkpoint AS c SET parent =
+                (SELECT key FROM checkpoint WHERE space = c.space AND id = ?2) WHERE key = ?1"
+                .to_owned(),
+            // The name is one of the table's own columns: it is in `here`, which was read from it.
+            name => format!("UPDATE {table} SET \"{name}\" = ?2 WHERE key = ?1"),
+        };
+        db.execute(&sql, params![key_of(here), to_sql(value)])?;
     }
     Ok(!differing.is_empty())
 }
@@ -158,7 +175,8 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
              checkpoint_count = (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL),
              size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key);
          UPDATE checkpoint_group AS g SET
-             checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key));
+             checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key)),
+             raw_bytes = max(raw_bytes, (SELECT coalesce(sum(raw_bytes), 0) FROM checkpoint WHERE group_key = g.key));
          UPDATE space AS p SET
              session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),

@@ -1,0 +1,254 @@
+//! Copies that contradict each other: older databases, foreign files, forks. What either of them holds is never thrown away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use waystone_core::api::FindingKind;
+use waystone_core::clock::Clock;
+use waystone_testkit::harness::{context_of, private_dir};
+use waystone_testkit::{Harness, audit};
+
+fn repair(h: &Harness) -> waystone_store::Repaired {
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap()
+}
+
+fn copy_dir(from: &Path) -> TempDir {
+    let copy = private_dir();
+    assert!(Command::new("cp").arg("-a").arg(from.join(".")).arg(copy.path()).status().unwrap().success());
+    copy
+}
+
+/// Puts the database of another directory in place of a closed harness's own.
+fn put_back(h: &Harness, from: &Path) {
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        let _ = fs::remove_file(h.data_dir().join(name));
+    }
+    fs::copy(from.join("waystone.db"), h.data_dir().join("waystone.db")).unwrap();
+}
+
+fn file_of(h: &Harness, session: &str) -> PathBuf {
+    fs::read_dir(h.data_dir().join("contexts").join(session)).unwrap().next().unwrap().unwrap().path()
+}
+
+async fn save_all(h: &Harness, session: &str, steps: std::ops::Range<u64>) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in steps {
+        ids.push(h.save(session, json!({ "n": n, "in": session })).await.checkpoint_id.to_string());
+    }
+    ids
+}
+
+async fn assert_loads(h: &Harness, session: &str, ids: &[String]) {
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(context_of(&h.load(&id.parse().unwrap()).await), json!({ "n": n, "in": session }), "{id}");
+    }
+}
+
+async fn kinds(h: &Harness) -> Vec<FindingKind> {
+    let checkup = h.engine.check_copies(&h.scope, |_, _| {}).await.unwrap();
+    checkup.findings.iter().map(|finding| finding.kind).collect()
+}
+
+#[tokio::test]
+async fn a_group_put_together_again_is_full_when_it_is() {
+    let mut h = Harness::new();
+    let mut ids = save_all(&h, "s", 0..1).await;
+    h.restart().await;
+    h.engine.close().await;
+    let older = copy_dir(h.data_dir());
+    h.restart().await;
+    ids.extend(save_all(&h, "s", 1..32).await);
+    h.engine.close().await;
+    put_back(&h, older.path());
+    repair(&h);
+    h.restart().await;
+    ids.extend(save_all(&h, "s", 32..63).await);
+    h.restart().await;
+    assert_loads(&h, "s", &ids).await;
+    assert_eq!(kinds(&h).await, []);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_row_is_healed_from_what_has_its_id_whatever_its_key() {
+    let mut h = Harness::new();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..4 {
+        a.extend(save_all(&h, "a", n..n + 1).await);
+        b.extend(save_all(&h, "b", n..n + 1).await);
+    }
+    h.engine.close().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    repair(&h);
+    h.restart().await;
+    // Before the files are written again they name the keys of the database that is gone.
+    audit::open(h.data_dir()).execute_batch("UPDATE checkpoint_bytes SET bytes = x'00'").unwrap();
+    assert_loads(&h, "a", &a).await;
+    assert_loads(&h, "b", &b).await;
+}
+
+#[tokio::test]
+async fn a_file_of_a_fork_takes_nothing_away() {
+    let mut h = Harness::new();
+    let mut ids = save_all(&h, "s", 0..2).await;
+    h.engine.close().await;
+    let fork = copy_dir(h.data_dir());
+    h.restart().await;
+    let foreign = save_all(&h, "s", 9..10).await;
+    h.engine.close().await;
+    let foreign_file = fs::read(file_of(&h, "s")).unwrap();
+    put_back(&h, fork.path());
+    fs::copy(fork.path().join(file_of(&h, "s").strip_prefix(h.data_dir()).unwrap()), file_of(&h, "s")).unwrap();
+    h.restart().await;
+    ids.extend(save_all(&h, "s", 2..3).await);
+    h.restart().await;
+    fs::write(file_of(&h, "s"), foreign_file).unwrap();
+    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    assert_loads(&h, "s", &ids).await;
+    // The next save writes the file; the foreign one is kept.
+    ids.extend(save_all(&h, "s", 3..4).await);
+    h.restart().await;
+    assert_eq!(kinds(&h).await, []);
+    let aside =
+        Command::new("sh").arg("-c").arg("zstdcat damaged/*/contexts/s/*.zst").current_dir(h.data_dir()).output();
+    assert!(String::from_utf8(aside.unwrap().stdout).unwrap().contains("\"n\":9"), "{foreign:?}");
+    assert_loads(&h, "s", &ids).await;
+}
+
+#[tokio::test]
+async fn files_that_are_newer_than_the_database_are_left_for_a_repair() {
+    let mut h = Harness::new();
+    let mut ids = save_all(&h, "s", 0..1).await;
+    h.engine.close().await;
+    let older = copy_dir(h.data_dir());
+    h.restart().await;
+    ids.extend(save_all(&h, "s", 1..6).await);
+    h.engine.close().await;
+    put_back(&h, older.path());
+    h.restart().await;
+    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    h.engine.close().await;
+    repair(&h);
+    h.restart().await;
+    assert_loads(&h, "s", &ids).await;
+    assert_eq!(kinds(&h).await, []);
+}
+
+#[tokio::test]
+async fn a_database_that_is_only_busy_is_not_replaced() {
+    let h = Harness::new();
+    save_all(&h, "s", 0..3).await;
+    h.engine.close().await;
+    let db = audit::open(h.data_dir());
+    db.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE;").unwrap();
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    let refused = waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {});
+    assert!(refused.is_err() && !h.data_dir().join("damaged").exists(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_hash_or_column_does_not_reach_the_file() {
+    let mut h = Harness::new();
+    let mut ids = save_all(&h, "s", 0..3).await;
+    h.restart().await;
+    let garble = "UPDATE checkpoint SET raw_hash = zeroblob(32), metadata = '{\"name\":\"x\"}' WHERE key = 2";
+    audit::open(h.data_dir()).execute_batch(garble).unwrap();
+    ids.extend(save_all(&h, "s", 3..4).await);
+    h.restart().await;
+    // What was a delta against it could not be read either.
+    assert_eq!(kinds(&h).await, [FindingKind::RowHealed; 2]);
+    assert_loads(&h, "s", &ids).await;
+    assert_eq!(h.load(&ids[1].parse().unwrap()).await.name, None);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn nothing_is_healed_from_a_database_that_is_damaged_itself() {
+    let mut h = Harness::new();
+    save_all(&h, "s", 0..3).await;
+    h.restart().await;
+    let file = fs::read(file_of(&h, "s")).unwrap();
+    fs::write(file_of(&h, "s"), &file[1..]).unwrap();
+    audit::open(h.data_dir())
+        .execute_batch("PRAGMA foreign_keys = OFF; UPDATE checkpoint SET session = 77 WHERE key = 1")
+        .unwrap();
+    assert_eq!(kinds(&h).await, [FindingKind::Unhealed]);
+    assert_eq!(fs::read(file_of(&h, "s")).unwrap(), file[1..]);
+}
+
+#[tokio::test]
+async fn no_stray_copy_and_no_damaged_file_brings_back_what_was_deleted() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    save_all(&h, "gone", 0..40).await;
+    h.restart().await;
+    let stray = file_of(&h, "s").with_file_name("copy (1).json.zst");
+    fs::copy(file_of(&h, "s"), &stray).unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0].parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"gone".parse().unwrap()).await.unwrap();
+    h.engine.close().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    // Of the deleted session's two files the newer one is damaged.
+    let mut files: Vec<_> =
+        fs::read_dir(h.data_dir().join("contexts/gone")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    fs::write(&files[1], b"damaged").unwrap();
+    let findings = repair(&h).findings;
+    assert!(findings.iter().any(|finding| finding.message.contains("not where it belongs")), "{findings:?}");
+    h.restart().await;
+    assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[1].clone()]);
+}
+
+#[tokio::test]
+async fn files_of_two_databases_keep_the_order_of_each() {
+    let (mut h, mut other) = (Harness::new(), Harness::new());
+    save_all(&other, "x", 0..4).await;
+    other.restart().await;
+    save_all(&h, "y", 0..1).await;
+    h.save("z", json!({})).await;
+    save_all(&h, "y", 1..6).await;
+    h.engine.close().await;
+    other.engine.close().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    let target = h.data_dir().join("contexts/x");
+    assert!(
+        Command::new("cp").arg("-a").arg(other.data_dir().join("contexts/x")).arg(target).status().unwrap().success()
+    );
+    // The same ids are made in both; those of the other are changed on the way by its own clock.
+    repair(&h);
+    h.restart().await;
+    for session in ["x", "y"] {
+        let request = serde_json::from_value(json!({ "sessionId": session, "limit": 100 })).unwrap();
+        let page = h.engine.list_checkpoints(&h.scope, request).await.unwrap();
+        let mut steps = Vec::new();
+        for checkpoint in page.checkpoints.iter().rev() {
+            let loaded: Value = context_of(&h.load(&checkpoint.checkpoint_id).await);
+            steps.push(loaded["n"].as_u64().unwrap());
+        }
+        assert!(steps.is_sorted(), "{session}: {steps:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_lost_its_group_gets_it_back_and_bad_metadata_stop_nothing() {
+    let mut h = Harness::new();
+    let mut ids = save_all(&h, "s", 0..3).await;
+    h.restart().await;
+    audit::open(h.data_dir()).execute_batch("UPDATE checkpoint SET group_key = NULL WHERE key = 2").unwrap();
+    assert!(kinds(&h).await.iter().all(|kind| *kind == FindingKind::RowHealed));
+    assert_eq!(kinds(&h).await, []);
+    h.check_invariants().await;
+
+    audit::open(h.data_dir()).execute_batch("UPDATE checkpoint SET metadata = 'x' WHERE key = 3").unwrap();
+    assert_eq!(h.list(json!({ "limit": 10 })).await.len(), 3);
+    ids.extend(save_all(&h, "s", 3..4).await);
+    h.restart().await;
+    assert_eq!(kinds(&h).await, [FindingKind::RowHealed]);
+    assert_loads(&h, "s", &ids).await;
+    h.check_invariants().await;
+}

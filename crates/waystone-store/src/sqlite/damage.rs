@@ -1,0 +1,61 @@
+//! What is wrong with a database as a whole, and whether it can be used as it is.
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+
+use super::connection::open_untouched;
+use super::migration::{VERSION, cannot_open, is_confirmed, known_schema, schema, version};
+use crate::OpenError;
+use crate::directory::DataDirectory;
+
+/// Why the database must be replaced; `None` when it can be used. One of a newer version, or one that cannot be looked at just now, is
+/// an error, and not touched.
+pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, OpenError> {
+    let path = directory.database();
+    match path.metadata() {
+        Ok(metadata) if metadata.len() > 0 => {}
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(OpenError::Unusable { path, error }),
+        _ => return Ok(Some("it is missing".to_owned())),
+    }
+    let look = || -> rusqlite::Result<Result<Option<String>, u32>> {
+        let db = open_untouched(&path)?;
+        let found = version(&db)?;
+        if found > VERSION && is_confirmed(&db, found)? {
+            return Ok(Err(found));
+        }
+        Ok(Ok(damage(&db)?))
+    };
+    match look() {
+        Ok(Err(found)) => Err(OpenError::Newer { path, found, known: VERSION }),
+        Ok(Ok(damage)) => Ok(damage),
+        Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
+        Err(error) => Err(cannot_open(&path, &error)),
+    }
+}
+
+/// Whether an error tells of the database, and not of the moment.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => true,
+        // What every database of ours has is gone.
+        Some(ErrorCode::Unknown) => error.to_string().contains("no such ") || error.to_string().contains("malformed"),
+        // A value is not of the type that it has in every database of ours.
+        None => true,
+        _ => false,
+    }
+}
+
+/// The first thing that is wrong with a database as a whole.
+pub(crate) fn damage(db: &Connection) -> rusqlite::Result<Option<String>> {
+    let (found, is_ours) = (version(db)?, schema(db)? == known_schema()?);
+    // An older one is brought to the present schema when it is opened.
+    if !matches!((found, is_ours), (VERSION, true) | (1..VERSION, false)) {
+        return Ok(Some(format!("version {found} is not what its tables are")));
+    }
+    let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found != "ok" {
+        return Ok(Some(found));
+    }
+    db.prepare("SELECT \"table\" || ' has a row that refers to nothing' FROM pragma_foreign_key_check")?
+        .query_row([], |row| row.get(0))
+        .optional()
+}
