@@ -90,13 +90,13 @@ impl Sqlite {
         self.readers.read(move |db| mirror::write(&directory, db, key, at, &turn)).await
     }
 
-    /// Writes the files of groups from which something was deleted, before that is acknowledged: a database rebuilt from the files
-    /// must not bring it back. The groups stay dirty; housekeeping writes them once more and records that.
-    async fn mirror_deletion(&self, groups: Vec<i64>, at: Timestamp) -> Result<()> {
-        for key in groups {
-            self.mirror(key, at).await?;
+    /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the files
+    /// must not bring it back. The group stays dirty; housekeeping writes it once more and records that.
+    async fn mirror_deletion(&self, group: Option<i64>, at: Timestamp) -> Result<()> {
+        match group {
+            Some(key) => self.mirror(key, at).await.map(drop),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -166,7 +166,7 @@ impl Store for Sqlite {
     async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
         let (scope, id) = (scope.clone(), id.clone());
         let (archived, group) = self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await?;
-        self.mirror_deletion(group.into_iter().collect(), at).await?;
+        self.mirror_deletion(group, at).await?;
         Ok(archived)
     }
 
@@ -193,8 +193,8 @@ impl Store for Sqlite {
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
-        let (archived, groups) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
-        self.mirror_deletion(groups, at).await?;
+        let (archived, group) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
+        self.mirror_deletion(group, at).await?;
         Ok(archived)
     }
 

@@ -1,5 +1,8 @@
 //! What is wrong with a database as a whole, and whether it can be used as it is.
 
+use std::fs::File;
+use std::io::Read;
+
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
 use super::connection::open_untouched;
@@ -44,12 +47,23 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
+/// Whether the two bytes of the header say so that tell how the file is to be read and written. With another number there SQLite only
+/// reads, and finds nothing wrong with that.
+fn is_marked_as_log(db: &Connection) -> bool {
+    let mut header = [0; 20];
+    let read = db.path().map(|path| File::open(path).and_then(|mut file| file.read_exact(&mut header)));
+    matches!(read, Some(Ok(()))) && header[18..] == [2, 2]
+}
+
 /// The first thing that is wrong with a database as a whole.
 pub(crate) fn damage(db: &Connection) -> rusqlite::Result<Option<String>> {
     let (found, is_ours) = (version(db)?, schema(db)? == known_schema()?);
     // An older one is brought to the present schema when it is opened.
     if !matches!((found, is_ours), (VERSION, true) | (1..VERSION, false)) {
         return Ok(Some(format!("version {found} is not what its tables are")));
+    }
+    if !is_marked_as_log(db) {
+        return Ok(Some("its header does not say that it has a write-ahead log".to_owned()));
     }
     let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found != "ok" {

@@ -164,18 +164,26 @@ fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbR
     Ok(())
 }
 
-/// The session is gone, and the file of each of its groups is to say so: one that is damaged must not bring back the others.
-fn mark_all_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "UPDATE checkpoint_group SET changed_seq = ?3
-         WHERE session = (SELECT key FROM session WHERE space = ?1 AND id = ?2) RETURNING key",
-    )?;
-    let groups = statement.query_map(params![scope.space, id.as_str(), seq], |row| row.get(0))?;
-    Ok(groups.collect::<Result<_, _>>()?)
+/// The session is gone, and the file of each of its groups is to say so: one that is damaged must not bring back the others. Returns the
+/// newest, whose file counts.
+fn mark_all_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<Option<i64>> {
+    let session: i64 = db
+        .prepare_cached("SELECT key FROM session WHERE space = ?1 AND id = ?2")?
+        .query_row(params![scope.space, id.as_str()], |row| row.get(0))?;
+    db.prepare_cached("UPDATE checkpoint_group SET changed_seq = ?2 WHERE session = ?1")?
+        .execute(params![session, seq])?;
+    Ok(db
+        .prepare_cached("SELECT max(key) FROM checkpoint_group WHERE session = ?1")?
+        .query_row(params![session], |row| row.get(0))?)
 }
 
-/// Hides a session. Returns it with the groups whose files are to say so.
-pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<(Session, Vec<i64>)> {
+/// Hides a session. Returns it with the group whose file is to say so at once.
+pub(crate) fn archive(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    at: Timestamp,
+) -> DbResult<(Session, Option<i64>)> {
     let session = find(db, scope, id)?;
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
@@ -185,8 +193,8 @@ pub(crate) fn archive(db: &Connection, scope: &Scope, id: &SessionId, at: Timest
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?
     .execute(params![scope.space, session.checkpoint_count])?;
-    let groups = mark_all_changed(db, scope, id, seq)?;
-    Ok((session, groups))
+    let group = mark_all_changed(db, scope, id, seq)?;
+    Ok((session, group))
 }
 
 fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {
