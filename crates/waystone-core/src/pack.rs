@@ -85,13 +85,8 @@ pub fn unpack(chain: &[Packed], known: &[u8]) -> Result<Vec<u8>, Damaged> {
 }
 
 impl Packed {
-    /// The text; `base_text` is that of its base, if it has one.
-    pub fn unpack(&self, base_text: &[u8]) -> Result<Vec<u8>, Damaged> {
-        self.check(self.decode(base_text)?)
-    }
-
-    /// Decodes the frame, without a look at its hash.
-    fn decode(&self, base_text: &[u8]) -> Result<Vec<u8>, Damaged> {
+    /// Decodes the frame, without a look at the text's hash; `base_text` is the text of its base, if it has one.
+    pub fn decode(&self, base_text: &[u8]) -> Result<Vec<u8>, Damaged> {
         decompress(&self.bytes, self.raw_bytes, if self.base.is_some() { base_text } else { &[] })
             .map_err(|error| Damaged(format!("its frame does not decode: {error}")))
     }

@@ -39,3 +39,14 @@ pub enum FindingKind {
     /// A checkpoint or session came back from a file.
     Restored,
 }
+
+impl Checkup {
+    /// Adds findings, and judges all of them.
+    pub fn with(mut self, findings: Vec<Finding>) -> Self {
+        self.findings.extend(findings);
+        let is_healed =
+            |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
+        self.sound = self.findings.iter().all(|finding| is_healed(finding.kind));
+        self
+    }
+}

@@ -1,7 +1,7 @@
 //! A look at everything that is kept, in both copies.
 
 use super::Engine;
-use crate::api::{Checkup, FindingKind};
+use crate::api::Checkup;
 use crate::error::Result;
 use crate::store::Scope;
 
@@ -11,8 +11,7 @@ impl Engine {
     pub async fn check_copies(&self, scope: &Scope, mut progress: impl FnMut(u64, u64)) -> Result<Checkup> {
         let mut checkup = Checkup::default();
         if let Some(damage) = self.store.check_database(scope).await? {
-            checkup.findings.push(damage);
-            return Ok(checkup);
+            return Ok(checkup.with(vec![damage]));
         }
         let mut after = 0;
         while let Some(group) = self.store.check_group(scope, after, self.clock.now()).await? {
@@ -22,10 +21,6 @@ impl Engine {
             checkup.findings.extend(group.findings);
             progress(checkup.files, checkup.files + group.left);
         }
-        checkup.findings.extend(self.store.list_orphans(scope).await?);
-        let is_healed =
-            |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
-        checkup.sound = checkup.findings.iter().all(|finding| is_healed(finding.kind));
-        Ok(checkup)
+        Ok(checkup.with(self.store.list_orphans(scope).await?))
     }
 }

@@ -102,7 +102,8 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         text.map(|text| text.parse()).transpose().map_err(|error: String| unreadable("an id", error))
     }
     let required = || unreadable("an id", "it is missing");
-    let metadata: String = row.get(5)?;
+    let metadata =
+        String::from_utf8_lossy(row.get_ref(5)?.as_bytes_or_null().ok().flatten().unwrap_or_default()).into_owned();
     // What is said of a checkpoint does not keep it from being found; `doctor` puts it right.
     let metadata = parse_metadata(&metadata).unwrap_or_else(|error| {
         tracing::error!(error, "a checkpoint's metadata cannot be read");
@@ -115,8 +116,8 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
         metadata,
-        agent_id: id(row, 6)?,
-        workflow_id: id(row, 7)?,
+        agent_id: id(row, 6).unwrap_or_default(),
+        workflow_id: id(row, 7).unwrap_or_default(),
         parent_checkpoint_id: id(row, 8)?,
         context_hash: Hash(row.get(9)?),
         archived: row.get::<_, Option<i64>>(10)?.is_some(),

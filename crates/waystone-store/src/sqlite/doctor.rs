@@ -52,7 +52,8 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
         Ok(Err(damaged)) => damage = Some(damaged.to_string()),
         Ok(Ok(copy)) if copy.row.get("id") != group.row.get("id") => damage = Some("it is another group's".to_owned()),
         Ok(Ok(copy)) => {
-            (has_copy, is_ahead) = (true, holds_more(&copy, &group));
+            is_ahead = holds_more(&copy, &group) || changed_seq(&copy) > changed_seq(&group);
+            has_copy = true;
             if !is_same(db, &group, &copy)? {
                 damage = Some(difference(&group, &copy));
             }
@@ -122,7 +123,9 @@ impl Diagnosis {
             kind: if now.is_ahead { FindingKind::Orphan } else { FindingKind::Unhealed },
             subject: now.path.display().to_string(),
             message: match now.is_ahead {
-                true => format!("has checkpoints that are not in the database; {BRINGS_BACK}"),
+                true => {
+                    "holds more, or a newer state, than the database; `waystone doctor --repair` takes it in".to_owned()
+                }
                 false => damage,
             },
         });

@@ -19,6 +19,7 @@ use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::pack::{Base, Packed};
 
+use super::damage::is_damage;
 use super::error::{DbResult, file_error, unreadable};
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
@@ -32,13 +33,15 @@ pub(crate) type Mirrored = (i64, i64);
 /// How long the file of another group may take to be written.
 const TURN_MAX: Duration = Duration::from_secs(5);
 
-/// Up to `limit` groups whose files do not hold all that the database does, those that changed longest ago first.
-pub(crate) fn list_dirty(db: &Connection, limit: usize) -> DbResult<Vec<i64>> {
+/// Groups whose files do not hold all that the database does, those that changed longest ago first: up to `limit` after `after`, each
+/// with the number of its change.
+pub(crate) fn list_dirty(db: &Connection, after: Mirrored, limit: usize) -> DbResult<Vec<Mirrored>> {
     let mut statement = db.prepare_cached(
-        "SELECT key FROM checkpoint_group WHERE mirrored_seq < changed_seq ORDER BY changed_seq LIMIT ?1",
+        "SELECT key, changed_seq FROM checkpoint_group
+         WHERE mirrored_seq < changed_seq AND (changed_seq, key) > (?2, ?1) ORDER BY changed_seq, key LIMIT ?3",
     )?;
-    let keys = statement.query_map(params![limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Ok(keys)
+    let rows = statement.query_map(params![after.0, after.1, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(crate) fn mark_mirrored(db: &Connection, mirrored: &[Mirrored]) -> rusqlite::Result<()> {
@@ -58,7 +61,7 @@ pub(crate) fn take_turn(directory: &DataDirectory) -> DbResult<File> {
 }
 
 /// Writes the file of a group whole. What only the file before has is not lost with it: a context or a column that is damaged in
-/// the database is taken over, and a file that is damaged, or holds more than the database does, is kept aside.
+/// the database, and a checkpoint that is not in it, are taken over; a file that is damaged, or another group's, is kept aside.
 pub(crate) fn write(
     directory: &DataDirectory,
     db: &Connection,
@@ -67,17 +70,15 @@ pub(crate) fn write(
     _turn: &File,
 ) -> DbResult<Option<Mirrored>> {
     let Some(mut group) = read_group(db, key)? else { return Ok(None) };
-    let relative = path_of(&group)?;
+    let (relative, changed) = (path_of(&group)?, changed_seq(&group));
     let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
     let is_ours = match read_file(&path) {
         Ok(Ok(before)) if before.row.get("id") == group.row.get("id") => {
-            let is_ours = !holds_more(&before, &group);
             take_over(&mut group, before);
-            is_ours
+            true
         }
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-        _ => false,
+        _ => !path.is_file(),
     };
     if !is_ours {
         let aside = directory.damaged(at).join(&relative);
@@ -89,7 +90,7 @@ pub(crate) fn write(
         return Err(unreadable("a mirror file", "it does not decode to what it was made from"));
     }
     mirror::replace(&path, &bytes).map_err(|error| failed(&error))?;
-    Ok(Some((key, changed_seq(&group))))
+    Ok(Some((key, changed)))
 }
 
 /// Gives a file a second name. It goes by the first until another takes its place.
@@ -130,6 +131,9 @@ fn take_over(group: &mut Group, before: Group) {
             saved.text = before.text;
         }
     }
+    // A repair brings them back.
+    group.checkpoints.extend(known.into_values());
+    group.checkpoints.sort_by_key(|saved| saved.columns.get("seq").and_then(Value::as_i64));
 }
 
 /// Columns that are written once and never again. The hash and length of a text are proven by the text.
@@ -169,31 +173,35 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
         let columns = columns(row)?;
-        let text: Option<Arc<[u8]>> = unpack(db, row, &texts)?.map(Arc::from);
+        let decoded: Option<Arc<[u8]>> = decode(db, row, &texts)?.map(Arc::from);
         let id = columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-        if let (Some(text), Some(id)) = (&text, id) {
-            let base = Base { id, raw_hash: Hash(row.get("raw_hash")?) };
-            texts.insert(row.get("key")?, (base, Arc::clone(text)));
+        // What follows is proven by its own hash, also when the hash of this one is damaged.
+        if let (Some(text), Some(id)) = (&decoded, id) {
+            texts.insert(row.get("key")?, (Base { id, raw_hash: Hash::of(text) }, Arc::clone(text)));
         }
-        checkpoints.push(Saved { columns, text });
+        let mut saved = Saved { columns, text: None };
+        saved.text = decoded.filter(|text| saved.is_text(text));
+        checkpoints.push(saved);
     }
     Ok(Some(Group { row, session, checkpoints }))
 }
 
-/// The text of a checkpoint, from those before it; `None` when it is damaged.
-fn unpack(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)>) -> DbResult<Option<Vec<u8>>> {
-    let bytes: Option<Vec<u8>> = db
+/// What the bytes of a checkpoint decode to, from the texts before it; `None` when they do not.
+fn decode(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)>) -> DbResult<Option<Vec<u8>>> {
+    let bytes = db
         .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
-        .optional()?;
-    let base = row.get::<_, Option<i64>>("base")?.map(|key| texts.get(&key));
-    let (Some(bytes), Ok(raw_hash), Ok(raw_bytes)) = (bytes, row.get("raw_hash"), row.get("raw_bytes")) else {
-        return Ok(None);
+        .optional();
+    let bytes: Option<Vec<u8>> = match bytes {
+        Err(error) if is_damage(&error) => None,
+        bytes => bytes?,
     };
-    let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash(raw_hash), base };
+    let base = row.get::<_, Option<i64>>("base")?.map(|key| texts.get(&key));
+    let (Some(bytes), Ok(raw_bytes)) = (bytes, row.get("raw_bytes")) else { return Ok(None) };
+    let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash([0; 32]), base };
     Ok(match base {
-        None => packed(None).unpack(&[]).ok(),
-        Some(Some((base, text))) => packed(Some(base.clone())).unpack(text).ok(),
+        None => packed(None).decode(&[]).ok(),
+        Some(Some((base, text))) => packed(Some(base.clone())).decode(text).ok(),
         Some(None) => None,
     })
 }

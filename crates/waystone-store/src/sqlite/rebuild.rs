@@ -17,7 +17,7 @@ use super::doctor::list_files;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, next_row_seq};
 use super::migration::make;
-use super::mirror::{changed_seq, insert, path_of, read_file, read_group, recount};
+use super::mirror::{changed_seq, insert, path_of, read_file, read_group, recount, to_sql};
 use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -71,7 +71,7 @@ struct Import<'a> {
     db: &'a Connection,
     /// By id.
     sessions: HashMap<String, Known>,
-    /// Which session has a number.
+    /// Which checkpoint has a number.
     seqs: HashMap<i64, String>,
     findings: Vec<Finding>,
     restored: u64,
@@ -131,8 +131,9 @@ impl Import<'_> {
         let mut is_renumbered = false;
         for saved in &group.checkpoints {
             let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
-            let is_ours = *self.seqs.entry(seq).or_insert_with(|| id.clone()) == id;
-            is_renumbered |= !is_ours || self.is_anothers(seq, text(&saved.columns, "id"))?;
+            let own = text(&saved.columns, "id");
+            let is_ours = *self.seqs.entry(seq).or_insert_with(|| own.to_owned()) == own;
+            is_renumbered |= !is_ours || is_anothers(self.db, seq, own)?;
         }
         let known = Known { changed, columns: group.session.clone(), is_renumbered };
         match self.sessions.get_mut(&id) {
@@ -147,12 +148,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn is_anothers(&self, seq: i64, id: &str) -> DbResult<bool> {
-        Ok(self.db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
-    }
-
     /// What a damaged database still gives and no file has: what was saved last, or what was damaged in its file. A text proves itself by
-    /// its hash; what cannot be read is left.
+    /// its hash, an id by a number that no other has; what cannot be read is told and left.
     fn salvage(&mut self, damaged: &Path) {
         let Ok(db) = open_untouched(damaged) else { return };
         let next = |after: i64| -> rusqlite::Result<Option<i64>> {
@@ -161,10 +158,28 @@ impl Import<'_> {
                 .optional()
         };
         let mut after = 0;
-        while let Ok(Some(key)) = next(after) {
-            after = key;
-            if let Ok(Some(group)) = read_group(&db, key) {
-                let _ = self.survey(&group).and_then(|()| self.add_group(&group));
+        loop {
+            let group = match next(after) {
+                Ok(None) => return,
+                Ok(Some(key)) => {
+                    after = key;
+                    read_group(&db, key).map_err(|error| error.to_string())
+                }
+                Err(error) => {
+                    return self.tell(damaged, &format!("groups after number {after} cannot be read: {error}"));
+                }
+            };
+            let added = group.and_then(|group| {
+                let Some(mut group) = group else { return Ok(()) };
+                group.checkpoints.retain(|saved| {
+                    let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
+                    saved.text.is_some()
+                        && is_anothers(self.db, seq, text(&saved.columns, "id")).is_ok_and(|taken| !taken)
+                });
+                self.add_group(&group).map_err(|error| error.to_string())
+            });
+            if let Err(error) = added {
+                self.tell(damaged, &format!("group {after}: {error}"));
             }
         }
     }
@@ -180,8 +195,38 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// Where a file holds a newer state than the database does, what was deleted since is deleted, and the session is as it was then.
+    fn take_newer_state(&self, group: &Group, space: i64) -> DbResult<()> {
+        let (session, changed) = (text(&group.session, "id"), changed_seq(group));
+        let taken = self.db.execute(
+            "UPDATE checkpoint_group SET changed_seq = ?4, mirrored_seq = 0
+             WHERE id = ?3 AND changed_seq < ?4 AND session = (SELECT key FROM session WHERE space = ?1 AND id = ?2)",
+            params![space, session, text(&group.row, "id"), changed],
+        )?;
+        if taken == 0 {
+            return Ok(());
+        }
+        for saved in &group.checkpoints {
+            update(self.db, "checkpoint", space, &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
+        }
+        match self.sessions.get(session).filter(|known| known.changed == changed) {
+            Some(known) => {
+                update(self.db, "session", space, &known.columns, &["name", "tags", "archived_at_ms", "archived_seq"])
+            }
+            None => Ok(()),
+        }
+    }
+
     fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
         let space = group.row.get("space").and_then(Value::as_i64).unwrap_or(1);
+        let mut is_new = false;
+        for saved in &group.checkpoints {
+            is_new |= find(self.db, "checkpoint", space, text(&saved.columns, "id"))?.is_none();
+        }
+        self.take_newer_state(group, space)?;
+        if !is_new {
+            return Ok((0, Vec::new()));
+        }
         let id = text(&group.session, "id");
         let known = self.sessions.get(id);
         let mut findings = Vec::new();
@@ -217,6 +262,21 @@ impl Import<'_> {
         }
         Ok((count, findings))
     }
+}
+
+/// Whether a number is taken by another checkpoint.
+fn is_anothers(db: &Connection, seq: i64, id: &str) -> DbResult<bool> {
+    Ok(db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
+}
+
+/// Gives rows those of `columns` that are named.
+fn update(db: &Connection, table: &str, space: i64, columns: &Columns, names: &[&str]) -> DbResult<()> {
+    for name in names {
+        let sql = format!("UPDATE {table} SET {name} = ?3 WHERE space = ?1 AND id = ?2");
+        let value = to_sql(columns.get(*name).unwrap_or(&Value::Null));
+        db.prepare_cached(&sql)?.execute(params![space, text(columns, "id"), value])?;
+    }
+    Ok(())
 }
 
 fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {

@@ -87,8 +87,9 @@ fn read(row: &Row<'_>) -> DbResult<Session> {
         name: row.get(2)?,
         created_at: Timestamp::from_ms(row.get(3)?),
         last_accessed_at: Timestamp::from_ms(row.get(4)?),
-        tags: serde_json::from_str(&tags).map_err(|error| unreadable("a session's tags", error))?,
-        workflow_id: workflow.map(|id| id.parse()).transpose().map_err(|error| unreadable("a workflow id", error))?,
+        // What is said of a session does not keep it from being found; `doctor` puts it right.
+        tags: serde_json::from_str(&tags).unwrap_or_default(),
+        workflow_id: workflow.and_then(|id| id.parse().ok()),
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,
         warnings: Vec::new(),

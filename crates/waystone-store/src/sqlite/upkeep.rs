@@ -73,13 +73,19 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Writes the files of groups that changed, until all are written or it `is_over`.
+    /// Writes the files of groups that had changed at the beginning, until all are written or it `is_over`. Between pages the log is
+    /// folded back: there may be thousands.
     pub(crate) fn mirror(&mut self, is_over: impl Fn() -> bool) -> DbResult<()> {
         let (directory, now) = (self.directory.clone(), self.clock.now());
+        let newest: i64 = self.db()?.query_row("SELECT max(operation_seq) FROM space", [], |row| row.get(0))?;
+        let mut after = (0, 0);
         loop {
-            let dirty = mirror::list_dirty(self.db()?, MIRROR_PAGE)?;
+            let dirty = mirror::list_dirty(self.db()?, after, MIRROR_PAGE)?;
+            let dirty: Vec<_> = dirty.into_iter().filter(|(_, changed)| *changed <= newest).collect();
+            let Some(last) = dirty.last() else { return Ok(()) };
+            after = *last;
             let mut mirrored = Vec::new();
-            for key in dirty {
+            for (key, _) in dirty {
                 if is_over() {
                     break;
                 }
@@ -90,13 +96,12 @@ impl Upkeep {
                     Err(error) => tracing::warn!(%error, "a mirror file was not written; it is tried again"),
                 }
             }
-            if mirrored.is_empty() {
-                return Ok(());
-            }
             // Not marked in time, they are written once more in the next round.
-            if self.locked(|db| mirror::mark_mirrored(db, &mirrored))?.is_none() {
+            self.locked(|db| mirror::mark_mirrored(db, &mirrored))?;
+            if is_over() {
                 return Ok(());
             }
+            self.checkpoint_log()?;
         }
     }
 

@@ -31,9 +31,8 @@ pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<
 /// Compares and heals the copies of everything. `before` is what a repair found.
 pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out, before: Vec<Finding>) -> anyhow::Result<()> {
     let bar = bar("comparing");
-    let mut checkup = engine.check_copies(scope, |done, total| advance(&bar, done, total)).await?;
+    let checkup = engine.check_copies(scope, |done, total| advance(&bar, done, total)).await?.with(before);
     bar.finish_and_clear();
-    checkup.findings.splice(0..0, before);
     out.print(&checkup, show)?;
     if checkup.sound {
         return Ok(());
