@@ -76,6 +76,11 @@ impl DataDirectory {
         self.root.join("damaged").join(time)
     }
 
+    /// Where a database is that was made anew and is about to take the place of a damaged one.
+    pub(crate) fn rebuilt(&self) -> PathBuf {
+        self.root.join("rebuilt.db")
+    }
+
     pub(crate) fn has_mirrors(&self) -> bool {
         match self.contexts().read_dir() {
             Ok(mut sessions) => sessions.next().is_some(),

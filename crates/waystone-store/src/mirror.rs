@@ -50,7 +50,8 @@ pub(crate) struct Saved {
 impl Saved {
     /// Whether `text` is what was saved.
     pub(crate) fn is_text(&self, text: &[u8]) -> bool {
-        self.columns.get("raw_hash").and_then(hash_of) == Some(Hash::of(text))
+        let length = self.columns.get("raw_bytes").and_then(Value::as_u64);
+        length == Some(text.len() as u64) && self.columns.get("raw_hash").and_then(hash_of) == Some(Hash::of(text))
     }
 }
 

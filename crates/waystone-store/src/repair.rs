@@ -1,6 +1,7 @@
 //! A database brought back from its mirror files, by a process that has the directory alone.
 //!
-//! The new database is made beside the damaged one and takes its place at the end: a crash on the way leaves what was there.
+//! The new database is made beside the damaged one and takes its place at the end. A crash on the way leaves what was there, or a
+//! finished one that the next repair puts in place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,11 +32,14 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
     let directory = DataDirectory::prepare(root)?;
     let _alone = take_alone(&directory)?;
     let now = clock.now();
+    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+    if directory.rebuilt().exists() {
+        finish(&directory, now).map_err(unusable)?;
+    }
     let Some(damage) = why_unusable(&directory)? else {
         let findings = import_files(&directory, &directory.database(), None, now, progress)?;
         return Ok(Repaired { damage: None, set_aside: None, findings });
     };
-    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = directory.root().join("rebuild");
     if fresh.exists() {
         fs::remove_dir_all(&fresh).map_err(unusable)?;
@@ -44,11 +48,26 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
     let database = fresh.join("waystone.db");
     let findings = import_files(&directory, &database, Some(&directory.database()), now, progress)?;
     check_copy(&database).map_err(unusable)?;
-    let set_aside = set_aside(&directory, now).map_err(unusable)?;
-    fs::rename(&database, directory.database()).map_err(unusable)?;
-    sync_directory(directory.root()).map_err(unusable)?;
+    fs::rename(&database, directory.rebuilt()).map_err(unusable)?;
     fs::remove_dir_all(&fresh).map_err(unusable)?;
+    sync_directory(directory.root()).map_err(unusable)?;
+    let set_aside = put_in_place(&directory, now).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), set_aside, findings })
+}
+
+/// Ends what a repair that died had begun. As long as the damaged database is where it was, it may hold more than what was made of it.
+fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
+    if directory.database().exists() {
+        return fs::remove_file(directory.rebuilt());
+    }
+    put_in_place(directory, at).map(drop)
+}
+
+fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
+    let set_aside = set_aside(directory, at)?;
+    fs::rename(directory.rebuilt(), directory.database())?;
+    sync_directory(directory.root())?;
+    Ok(set_aside)
 }
 
 /// A database whose log is not folded back into it, or that does not reach the disk, does not take the place of another.
@@ -60,7 +79,7 @@ fn check_copy(database: &Path) -> std::io::Result<()> {
     fs::File::open(database)?.sync_all()
 }
 
-/// Moves a database with its log to where it can be looked at.
+/// Moves a database with its log to where it can be looked at; the database first, so that none is ever without its log.
 fn set_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
     let folder = directory.damaged(at);
     let mut is_moved = false;

@@ -293,3 +293,28 @@ async fn a_row_that_lost_its_group_gets_it_back_and_bad_metadata_stop_nothing() 
     assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;
 }
+
+#[tokio::test]
+async fn a_repair_that_died_at_its_last_step_is_ended_by_the_next() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    h.engine.close().await;
+    let (database, rebuilt) = (h.data_dir().join("waystone.db"), h.data_dir().join("rebuilt.db"));
+    // The damaged one is set aside, its log not yet, and no file has what was salvaged.
+    fs::rename(&database, &rebuilt).unwrap();
+    fs::write(h.data_dir().join("waystone.db-wal"), "of the damaged one").unwrap();
+    fs::remove_dir_all(h.data_dir().join("contexts")).unwrap();
+    assert!(waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).is_err(), "a fresh one would hide it");
+    repair(&h);
+    h.restart().await;
+    assert_loads(&h, "s", &ids).await;
+
+    // Where the database still is, nothing was set aside, and it may have been written since.
+    h.engine.close().await;
+    fs::write(&rebuilt, "older").unwrap();
+    repair(&h);
+    assert!(!rebuilt.exists());
+    h.restart().await;
+    assert_loads(&h, "s", &ids).await;
+    h.check_invariants().await;
+}

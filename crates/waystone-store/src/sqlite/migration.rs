@@ -36,7 +36,8 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     let path = directory.database();
     if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
         // A fresh database beside what is left of another would hide all that was saved.
-        return if directory.has_mirrors() { Err(OpenError::Lost { path }) } else { Ok(false) };
+        let is_lost = directory.has_mirrors() || directory.rebuilt().exists();
+        return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
     let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {

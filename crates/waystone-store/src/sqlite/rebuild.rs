@@ -149,7 +149,7 @@ impl Import<'_> {
     }
 
     /// What a damaged database still gives and no file has: what was saved last, or what was damaged in its file. A text proves itself by
-    /// its hash, an id by a number that no other has; what cannot be read is told and left.
+    /// its hash, an id by a number that no other has; what cannot be read is left, and logged.
     fn salvage(&mut self, damaged: &Path) {
         let Ok(db) = open_untouched(damaged) else { return };
         let next = |after: i64| -> rusqlite::Result<Option<i64>> {
@@ -166,7 +166,7 @@ impl Import<'_> {
                     read_group(&db, key).map_err(|error| error.to_string())
                 }
                 Err(error) => {
-                    return self.tell(damaged, &format!("groups after number {after} cannot be read: {error}"));
+                    return tracing::warn!(%error, after, "groups of the damaged database cannot be read");
                 }
             };
             let added = group.and_then(|group| {
@@ -179,7 +179,7 @@ impl Import<'_> {
                 self.add_group(&group).map_err(|error| error.to_string())
             });
             if let Err(error) = added {
-                self.tell(damaged, &format!("group {after}: {error}"));
+                tracing::warn!(error, group = after, "a group of the damaged database cannot be read");
             }
         }
     }
