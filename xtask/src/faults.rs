@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Subcommand;
+use waystone_testkit::fault::kill::{self, Plan, Report};
+use waystone_testkit::fault::power::{self, Disk};
+use waystone_testkit::fault::{corrupt, errno, full};
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::kill::{self, Plan, Report};
-use waystone_testkit::power::{self, Disk};
 use waystone_testkit::process::binary;
-use waystone_testkit::{corrupt, errno, full, image};
 
 use crate::{say, sh};
 
@@ -78,7 +78,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
                 };
                 let report = match system.as_str() {
                     "simulated" => power::run(&plan, Disk::Honest)?,
-                    kind => image::cut(&plan, kind, folder, progress)?,
+                    kind => power::image::cut(&plan, kind, folder, progress)?,
                 };
                 judge(&format!("power cuts, {system}"), &report)
             })

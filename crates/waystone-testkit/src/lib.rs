@@ -6,15 +6,10 @@
 pub mod audit;
 pub mod clock;
 pub mod contexts;
-pub mod corrupt;
-pub mod errno;
+pub mod fault;
 pub mod faulty;
-pub mod full;
 pub mod golden;
 pub mod harness;
-pub mod image;
-pub mod kill;
-pub mod power;
 pub mod process;
 pub mod shim;
 pub mod watchdog;

@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use waystone_testkit::contexts::Random;
+use waystone_testkit::fault::kill::make_private;
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::kill::make_private;
 use waystone_testkit::process::{McpProcess, command};
 
 /// A directory that goes when the measurement ends, with a data directory for each process.

@@ -1,8 +1,8 @@
-use waystone_testkit::corrupt;
-use waystone_testkit::errno::{self, Scenario};
+use waystone_testkit::fault::corrupt;
+use waystone_testkit::fault::errno::{self, Scenario};
+use waystone_testkit::fault::kill::{self, Plan, Report, make_private};
+use waystone_testkit::fault::power::{self, Disk};
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::kill::{self, Plan, Report, make_private};
-use waystone_testkit::power::{self, Disk};
 use waystone_testkit::process::binary;
 
 /// Runs `fault` on a fresh directory. The long forms are `cargo xtask faults`.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use waystone_testkit::audit::audit;
+use waystone_testkit::fault::kill::list_all;
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::kill::list_all;
 use waystone_testkit::process::{McpProcess, ServeProcess, binary, command};
 
 const PROCESSES: u64 = 24;

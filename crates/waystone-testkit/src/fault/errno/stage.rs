@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::contexts::Random;
-use crate::kill::make_private;
-use crate::power::lose_unsynced;
+use crate::fault::kill::make_private;
+use crate::fault::power::lose_unsynced;
 use crate::process::{McpProcess, binary, command};
 use crate::shim::{self, Call};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contexts::Random;
-use crate::kill::{Acknowledged, End, Plan, Report, make_private, save_until, start, verify};
+use crate::fault::kill::{Acknowledged, End, Plan, Report, make_private, save_until, start, verify};
 
 /// XFS makes none smaller than 300 MB. The file is sparse.
 const IMAGE_BYTES: u64 = 1024 * 1024 * 1024;

@@ -4,13 +4,15 @@
 //! directory is replaced by these copies: no byte that was not synced is left, and no unlinking either unless its directory was
 //! synced. (A name is taken to be durable with its file, as on ext4 and XFS.)
 
+pub mod image;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::contexts::Random;
-use crate::kill::{Acknowledged, Plan, Report, make_private, save_until_killed, start, verify};
+use crate::fault::kill::{Acknowledged, Plan, Report, make_private, save_until_killed, start, verify};
 use crate::shim;
 
 /// What the disk does with a sync.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::stage::{Prepared, Stage};
 use super::{Promises, Report};
 use crate::audit::audit;
-use crate::kill::list_all;
+use crate::fault::kill::list_all;
 use crate::process::{McpProcess, binary, command};
 
 pub(super) fn everything_holds(
