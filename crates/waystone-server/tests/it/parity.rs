@@ -4,12 +4,13 @@ use std::path::Path;
 use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
-/// none for housekeeping.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 11] = [
+/// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 12] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
     ("delete_checkpoint", true, None, Some("checkpoint delete")),
+    ("find_checkpoint", false, None, Some("checkpoint delete")),
     ("find_session", true, None, Some("session show")),
     ("list_sessions", true, None, Some("session list")),
     ("update_session", true, None, Some("session rename")),

@@ -154,11 +154,7 @@ pub(crate) async fn run(
         }
         Command::Delete { checkpoint, yes } => {
             if !yes {
-                let wanted = LoadCheckpoint { checkpoint_id: Some(checkpoint.clone()), session_id: None };
-                // A damaged one can be deleted too.
-                if let Err(error @ Error::CheckpointNotFound(_)) = engine.load_checkpoint(scope, wanted).await {
-                    return Err(error.into());
-                }
+                engine.find_checkpoint(scope, &checkpoint).await?;
                 confirm(&format!("checkpoint {checkpoint}"), "It is hidden, and loads by its id for 7 days.")?;
             }
             let deleted = engine.delete_checkpoint(scope, &checkpoint).await?;

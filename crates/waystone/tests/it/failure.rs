@@ -132,6 +132,9 @@ fn what_is_deleted_must_exist_and_be_confirmed() {
         assert!(error["message"].as_str().unwrap().contains(what), "{error}");
     }
     assert!(run(&data, &["session", "show", "s"], |_| {}).status.success(), "nothing was deleted");
+    let loads = "SELECT count(*) FROM operation WHERE kind = 'checkpoint.loaded'";
+    let loads: i64 = audit::open(&data).query_row(loads, [], |row| row.get(0)).unwrap();
+    assert_eq!(loads, 0, "to ask about a checkpoint is not to load it");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::super::{Engine, INLINE_BYTES_MAX, offload_unless};
-use crate::api::{LoadCheckpoint, LoadedCheckpoint};
+use super::super::Engine;
+use crate::api::{Checkpoint, LoadCheckpoint, LoadedCheckpoint};
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, SessionId};
 use crate::pack::unpack;
@@ -30,6 +30,12 @@ impl Engine {
     }
 
     async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
+    /// What is known of a checkpoint besides its context, damaged or not. It is no load: nothing is unpacked or noted.
+    pub async fn find_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<Checkpoint> {
+        let found = self.store.find_checkpoint(scope, &Wanted::ById(id.clone()), Some(id)).await?;
+        found.map(|found| found.checkpoint).ok_or_else(|| Error::CheckpointNotFound(id.clone()))
+    }
+
         let read = self.read(scope, &Wanted::ById(id.clone()), None).await?;
         let damage = match read.ok_or_else(|| Error::CheckpointNotFound(id.clone()))? {
             Read::Whole(loaded) => return Ok(*loaded),
