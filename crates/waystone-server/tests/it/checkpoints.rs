@@ -143,6 +143,7 @@ async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
     assert_eq!((status.as_u16(), &saved["status"]), (202, &json!("VOLATILE")));
     let id = format!("/api/checkpoints/{}", saved["checkpointId"].as_str().unwrap());
     let calls = [
+        ("GET", "/healthz", None),
         ("GET", "/readyz", None),
         ("GET", "/api/status", None),
         ("GET", "/api/checkpoints", None),
