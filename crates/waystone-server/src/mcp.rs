@@ -191,7 +191,7 @@ impl ServerHandler for Mcp {
         let scope = self.scope(&context);
         let aside = Aside::of(&context);
         let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
-        let turn = if tool.reads { self.turns.reply().await } else { None };
+        let turn = if tool.has_large_reply { self.turns.reply().await } else { None };
         let reply = tool.call(self.engine.clone(), scope, arguments).await;
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {

@@ -17,7 +17,8 @@ pub(super) fn tools() -> [Tool; 3] {
             "Load a checkpoint",
             Effect::Reads,
             |engine, scope, request: LoadCheckpoint| async move { engine.load_checkpoint(&scope, request).await },
-        ),
+        )
+        .with_large_reply(),
         Tool::new(
             "workflow_checkpoint_list",
             "List checkpoints",

@@ -29,7 +29,7 @@ type Call = dyn Fn(Engine, Scope, JsonObject) -> Pin<Box<dyn Future<Output = Res
 pub(super) struct Tool {
     pub(super) definition: rmcp::model::Tool,
     /// Whether its replies may be as large as a context.
-    pub(super) reads: bool,
+    pub(super) has_large_reply: bool,
     call: Arc<Call>,
 }
 
@@ -60,7 +60,11 @@ impl Tool {
                 serde_json::to_string(&reply).map_err(|error| Error::InvalidInput(error.to_string()))
             })
         };
-        Self { definition, reads, call: Arc::new(call) }
+        Self { definition, has_large_reply: false, call: Arc::new(call) }
+    }
+
+    pub(super) fn with_large_reply(self) -> Self {
+        Self { has_large_reply: true, ..self }
     }
 
     /// Calls the engine, and returns its reply as text.
