@@ -9,7 +9,7 @@ mod status;
 use std::sync::Arc;
 
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Result, Unavailable};
+use crate::error::{Error, Result};
 use crate::id::ProjectId;
 use crate::recent::Recent;
 use crate::store::SharedStore;
@@ -87,26 +87,6 @@ impl Engine {
     pub async fn close(&self) {
         self.store.close().await;
     }
-}
-
-/// Text up to this size is worked on at once: it takes less than a millisecond.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
-
-/// Runs work that may take over a millisecond where it holds up no other request; what `is_small` runs at once.
-async fn offload_unless<T: Send + 'static>(
-    is_small: bool,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    if is_small { work() } else { offload(work).await }
-}
-
-async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| {
-        Err(Error::StorageUnavailable {
-            reason: Unavailable::Broken,
-            message: format!("the work was aborted: {panic}"),
-        })
-    })
 }
 
 fn check_limit(limit: u32) -> Result<()> {

@@ -60,6 +60,11 @@ impl Unavailable {
 }
 
 impl Error {
+    /// A failure of ours, for which no one who calls is to blame.
+    pub fn broken(message: impl Into<String>) -> Self {
+        Self::StorageUnavailable { reason: Unavailable::Broken, message: message.into() }
+    }
+
     /// Code, HTTP status and the next action.
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {

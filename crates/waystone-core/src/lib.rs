@@ -11,6 +11,7 @@ pub mod engine;
 pub mod error;
 pub mod id;
 pub mod json;
+pub mod offload;
 pub mod pack;
 mod recent;
 pub mod store;

@@ -20,6 +20,7 @@ use rmcp::model::{
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
+use waystone_core::offload::INLINE_BYTES_MAX;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
@@ -28,7 +29,7 @@ pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
 
-use crate::turn::{INLINE_BYTES_MAX, Turns, request_bytes_max};
+use crate::turn::{Turns, request_bytes_max};
 
 /// What a client may keep of the list of tools: it changes only with the program.
 const TOOLS_TTL_MS: u64 = 3_600_000;

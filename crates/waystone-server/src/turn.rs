@@ -1,4 +1,4 @@
-//! What is large: where it is worked on, and how much of it at once.
+//! Turns: how much of what is large is held at once.
 //!
 //! A parsed body takes many times its size in memory, and a loaded context is held as text more than once. So large bodies
 //! together have no more bytes than the largest allowed one, and few replies that may be large are made at once. Who holds a
@@ -7,30 +7,17 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use waystone_core::error::Unavailable;
-use waystone_core::{Error, Limits, Result};
+use waystone_core::Limits;
+use waystone_core::offload::INLINE_BYTES_MAX;
 
 /// What a request may put around a context.
 pub(crate) const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
-/// Over this size, bodies wait for their turn, and work is done where it holds up no other request.
-pub(crate) const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Replies as large as a context that are made at once.
 const REPLIES_MAX: usize = 4;
 
 /// The most bytes that a request may have.
 pub(crate) fn request_bytes_max(limits: &Limits) -> u64 {
     limits.context_bytes_max + ENVELOPE_BYTES_MAX
-}
-
-/// Does work on about `bytes` bytes: here, or on a thread of its own.
-pub(crate) async fn offload<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    if bytes <= INLINE_BYTES_MAX {
-        return Ok(work());
-    }
-    tokio::task::spawn_blocking(work).await.map_err(|panic| Error::StorageUnavailable {
-        reason: Unavailable::Broken,
-        message: format!("the work was aborted: {panic}"),
-    })
 }
 
 /// Held until what was large is gone.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Engine, INLINE_BYTES_MAX, check_limit, offload_unless};
+use super::{Engine, check_limit};
 use crate::api::{
     CheckpointPage, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
@@ -19,6 +19,7 @@ use crate::canon::{Hash, hash_object};
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, ProjectId};
 use crate::json::{self, DEPTH_MAX};
+use crate::offload::{INLINE_BYTES_MAX, offload_unless};
 use crate::pack::{Packed, pack, pack_delta};
 use crate::recent::Known;
 use crate::store::{Added, Idempotency, NewCheckpoint, Scope};
@@ -34,7 +35,7 @@ impl Engine {
         let (engine, base) = (self.clone(), known.clone());
         let is_small = json::is_within(&request.context, INLINE_BYTES_MAX);
         let prepare = move || engine.prepare_checkpoint(request, base.as_deref());
-        let (mut new, context) = offload_unless(is_small, prepare).await?;
+        let (mut new, context) = offload_unless(is_small, prepare).await??;
         let added = loop {
             match self.store.add_checkpoint(&scope, new.clone()).await? {
                 Added::BytesWanted => {}
@@ -45,7 +46,7 @@ impl Engine {
             }
             // Bytes that stand alone are always taken.
             let (engine, text) = (self.clone(), Arc::clone(&context));
-            new.packed = Some(offload_unless(is_small, move || engine.pack_context(text.get(), None)).await?);
+            new.packed = Some(offload_unless(is_small, move || engine.pack_context(text.get(), None)).await??);
         };
         let (mut saved, warnings) = match added {
             Added::New { checkpoint, pruned } => {
@@ -71,8 +72,7 @@ impl Engine {
         request: SaveCheckpoint,
         base: Option<&Known>,
     ) -> Result<(NewCheckpoint, Arc<RawValue>)> {
-        let context =
-            to_raw_value(&request.context).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        let context = to_raw_value(&request.context).map_err(|error| Error::broken(format!("context: {error}")))?;
         let (actual, max) = (context.get().len() as u64, self.limits.context_bytes_max);
         if actual > max {
             return Err(Error::PayloadTooLarge { what: "context", actual, max });
@@ -122,7 +122,7 @@ impl Engine {
             Some(base) => pack_delta(text.as_bytes(), base.as_base(), base.text()),
             None => pack(text.as_bytes()),
         };
-        let packed = packed.map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        let packed = packed.map_err(|error| Error::broken(format!("context: {error}")))?;
         let (actual, max) = (packed.bytes.len() as u64, self.limits.checkpoint_bytes_max);
         if actual > max {
             return Err(Error::QuotaExceeded {
@@ -136,7 +136,7 @@ impl Engine {
     }
 
     fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
-        self.clock.new_id().parse().map_err(Error::InvalidInput)
+        self.clock.new_id().parse().map_err(|error: String| Error::broken(error))
     }
 
     /// Hides a checkpoint; it is kept for a while and loads by its id.

@@ -10,12 +10,13 @@ use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
+use waystone_core::offload::{INLINE_BYTES_MAX, offload};
 use waystone_core::{Error, json};
 
 use super::Http;
 use super::reply::HttpError;
 use crate::request::{name_field, request_from};
-use crate::turn::{INLINE_BYTES_MAX, Turn, offload, request_bytes_max, shrink};
+use crate::turn::{Turn, request_bytes_max, shrink};
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: u64 = 1024 * 1024 * 1024;

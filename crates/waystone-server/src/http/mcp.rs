@@ -21,13 +21,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use waystone_core::Error;
-use waystone_core::error::Unavailable;
+use waystone_core::offload::offload;
 
 use super::Http;
 use super::extract::{check_content_type, read_body};
 use super::reply::{HttpError, Json};
 use crate::mcp::{Aside, Refusal};
-use crate::turn::offload;
 
 pub(super) fn service<S: ServerHandler + Clone>(http: &Http, handler: S) -> MethodRouter<Http> {
     // The guard has looked at host and origin, and we at the body.
@@ -111,7 +110,7 @@ async fn complete(response: Response, text: String) -> Result<Response, HttpErro
         let result = ToolResult { rest: result, content, structured_content: serde_json::from_str(&text)? };
         serde_json::to_vec(&Answer { rest, result })
     };
-    let written = offload(length, write).await?.map_err(|error| broken(error.to_string()))?;
+    let written = offload(length, write).await?.map_err(|error| Error::broken(error.to_string()))?;
     Ok(Response::from_parts(parts, Body::from(written)))
 }
 
@@ -128,7 +127,7 @@ async fn explain(method: Method, response: Response) -> Result<Response, HttpErr
             Error::MethodNotAllowed { method: method.to_string(), path: "/mcp".to_owned() }
         }
         status if status.is_client_error() => Error::InvalidInput(text),
-        _ => broken(text),
+        _ => Error::broken(text),
     };
     let mut response = Json(parts.status, error.reply()).into_response();
     response.headers_mut().extend(parts.headers);
@@ -137,10 +136,6 @@ async fn explain(method: Method, response: Response) -> Result<Response, HttpErr
 
 async fn read(response: Response) -> Result<(Parts, Bytes), HttpError> {
     let (parts, body) = response.into_parts();
-    let body = body.collect().await.map_err(|error| broken(error.to_string()))?;
+    let body = body.collect().await.map_err(|error| Error::broken(error.to_string()))?;
     Ok((parts, body.to_bytes()))
-}
-
-fn broken(message: String) -> Error {
-    Error::StorageUnavailable { reason: Unavailable::Broken, message }
 }

@@ -5,8 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use waystone_core::Error;
 use waystone_core::error::Unavailable;
-
-use crate::turn::offload;
+use waystone_core::offload::offload;
 
 /// A reply as JSON.
 pub(super) struct Json<T>(pub(super) StatusCode, pub(super) T);
@@ -15,10 +14,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.1) {
             Ok(body) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => {
-                let message = format!("the reply cannot be written: {error}");
-                HttpError(Error::StorageUnavailable { reason: Unavailable::Broken, message }).into_response()
-            }
+            Err(error) => HttpError(Error::broken(format!("the reply cannot be written: {error}"))).into_response(),
         }
     }
 }
@@ -65,8 +61,9 @@ mod tests {
 
     use serde::Serializer;
 
+    use waystone_core::offload::INLINE_BYTES_MAX;
+
     use super::*;
-    use crate::turn::INLINE_BYTES_MAX;
 
     /// Remembers where it was written.
     struct Written(Arc<Mutex<Option<ThreadId>>>);

@@ -8,9 +8,10 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonObject};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use waystone_core::Error;
+use waystone_core::offload::INLINE_BYTES_MAX;
 
 use super::frame::{Refusal, parse_message};
-use crate::turn::{ENVELOPE_BYTES_MAX, INLINE_BYTES_MAX, Turn};
+use crate::turn::{ENVELOPE_BYTES_MAX, Turn};
 
 /// Arguments with more levels are not for the SDK, whose parser ends at 128 for a whole message.
 const LEVELS_MAX: usize = 100;

@@ -32,7 +32,14 @@ impl Refusal {
                 Some(ServerJsonRpcMessage::response(ServerResult::CallToolResult(failure(&self.error)), id))
             }
             Some(_) if !self.envelope.is_request() => None,
-            id => Some(ServerJsonRpcMessage::error(ErrorData::parse_error(self.error.to_string(), None), id)),
+            id => {
+                let message = self.error.to_string();
+                let error = match &self.error {
+                    Error::StorageUnavailable { .. } => ErrorData::internal_error(message, None),
+                    _ => ErrorData::parse_error(message, None),
+                };
+                Some(ServerJsonRpcMessage::error(error, id))
+            }
         }
     }
 }
@@ -139,5 +146,18 @@ mod tests {
         check(r#"{"params":{"id":3},"note":"\"id\":4,"}"#, None, false);
         check("not json at all, \"id\":4", None, false);
         check(&format!(r#"{{"id":5,"deep":{}}}"#, "[".repeat(5000)), Some("5"), false);
+    }
+
+    #[test]
+    fn a_failure_of_ours_is_answered_and_not_called_the_senders() {
+        let answer = |method: &str| {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"}}"#);
+            let refusal = Refusal::of(frame.as_bytes(), Error::broken("the work was aborted"));
+            serde_json::to_value(refusal.answer().unwrap()).unwrap()
+        };
+        let (call, other) = (answer("tools/call"), answer("tools/list"));
+        assert_eq!((&call["id"], &other["id"]), (&7.into(), &7.into()));
+        assert_eq!(call["result"]["structuredContent"]["error"]["code"], "STORAGE_UNAVAILABLE", "{call}");
+        assert_eq!(other["error"]["code"], -32603, "{other}");
     }
 }

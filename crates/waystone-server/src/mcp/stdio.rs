@@ -12,9 +12,9 @@ use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, mpsc};
 use waystone_core::Error;
+use waystone_core::offload::offload;
 
 use super::frame::{Envelope, Refusal, parse_message};
-use crate::turn::offload;
 
 const QUEUE_MAX: usize = 16;
 
@@ -154,8 +154,12 @@ impl Input {
         match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => Ok(None),
             Line::Whole(line) => {
-                let parsed = offload(line.len(), move || parse_message(&line)).await;
-                parsed.map_or(Ok(None), |parsed| parsed.map(Some))
+                let line = Arc::new(line);
+                let parsed = offload(line.len(), {
+                    let line = Arc::clone(&line);
+                    move || parse_message(&line)
+                });
+                parsed.await.unwrap_or_else(|error| Err(Refusal::of(&line, error))).map(Some)
             }
             Line::TooLong { envelope, length } => {
                 let error = Error::PayloadTooLarge { what: "the request", actual: length, max: self.line_max as u64 };

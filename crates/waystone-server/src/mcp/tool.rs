@@ -10,12 +10,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use waystone_core::api::ErrorReply;
+use waystone_core::offload::offload;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Result, json};
 
 use crate::request::request_from;
 use crate::schema;
-use crate::turn::offload;
 
 /// What a call does to what is kept, for clients that ask people before they let a model act.
 pub(super) enum Effect {
@@ -57,7 +57,8 @@ impl Tool {
             let method = method.clone();
             Box::pin(async move {
                 let reply = method(engine, scope, request_from(Value::Object(arguments))?).await?;
-                serde_json::to_string(&reply).map_err(|error| Error::InvalidInput(error.to_string()))
+                serde_json::to_string(&reply)
+                    .map_err(|error| Error::broken(format!("the reply cannot be written: {error}")))
             })
         };
         Self { definition, has_large_reply: false, call: Arc::new(call) }

@@ -8,6 +8,7 @@ use super::super::Engine;
 use crate::api::{Checkpoint, LoadCheckpoint, LoadedCheckpoint};
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, SessionId};
+use crate::offload::offload;
 use crate::pack::unpack;
 use crate::recent::Known;
 use crate::store::{Scope, StoredCheckpoint, Wanted};
@@ -29,13 +30,13 @@ impl Engine {
         Ok(LoadedCheckpoint { warnings: self.warnings(), ..loaded })
     }
 
-    async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
     /// What is known of a checkpoint besides its context, damaged or not. It is no load: nothing is unpacked or noted.
     pub async fn find_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<Checkpoint> {
         let found = self.store.find_checkpoint(scope, &Wanted::ById(id.clone()), Some(id)).await?;
         found.map(|found| found.checkpoint).ok_or_else(|| Error::CheckpointNotFound(id.clone()))
     }
 
+    async fn load_by_id(&self, scope: &Scope, id: CheckpointId) -> Result<LoadedCheckpoint> {
         let read = self.read(scope, &Wanted::ById(id.clone()), None).await?;
         let damage = match read.ok_or_else(|| Error::CheckpointNotFound(id.clone()))? {
             Read::Whole(loaded) => return Ok(*loaded),
@@ -126,12 +127,12 @@ impl Engine {
             ))));
         }
         let raw_hash = chain.last().map(|packed| packed.raw_hash);
-        let is_small = chain.iter().map(|packed| packed.raw_bytes).sum::<usize>() < INLINE_BYTES_MAX;
-        let unpacked = offload_unless(is_small, move || {
+        let raw_bytes = chain.iter().map(|packed| packed.raw_bytes).sum();
+        let unpacked = offload(raw_bytes, move || {
             let base_text = known.as_ref().map_or(&[][..], |known| known.text());
             let text = unpack(&chain, base_text).map_err(|damage| damage.to_string());
             let text = text.and_then(|text| String::from_utf8(text).map_err(|error| error.to_string()));
-            Ok(text.and_then(|text| RawValue::from_string(text).map_err(|error| error.to_string())))
+            text.and_then(|text| RawValue::from_string(text).map_err(|error| error.to_string()))
         });
         let context = match unpacked.await? {
             Ok(context) => context,
