@@ -163,7 +163,10 @@ pub(crate) async fn run(
             })
         }
         Command::Save(save) => {
-            let saved = engine.save_checkpoint(scope, save.into_request(engine.limits().context_bytes_max)?).await?;
+            let saved = engine.save_checkpoint(scope, save.into_request(engine.limits().request_bytes_max())?).await?;
+            if !out.json {
+                super::warn(&saved.warnings);
+            }
             out.print(&saved, |saved| {
                 let done = match saved.status {
                     SaveStatus::Saved => "saved",
@@ -171,8 +174,7 @@ pub(crate) async fn run(
                     SaveStatus::Volatile => "held until the process ends:",
                 };
                 let (id, session, size) = (&saved.checkpoint_id, &saved.session_id, bytes(saved.size_bytes));
-                let line = format!("{done} {id} in session {session} ({size})\n");
-                saved.warnings.iter().fold(line, |text, warning| text + "warning: " + warning + "\n")
+                format!("{done} {id} in session {session} ({size})\n")
             })
         }
     }
