@@ -15,7 +15,7 @@ use crate::recent::Recent;
 use crate::store::SharedStore;
 
 /// How long what was deleted is kept before it is removed.
-const GRACE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+pub const GRACE_DAYS: i64 = 7;
 
 /// What may be kept, and how much of it.
 #[derive(Debug, Clone)]
@@ -30,6 +30,16 @@ pub struct Limits {
     pub session_bytes_max: u64,
     /// All checkpoints as stored.
     pub total_bytes_max: u64,
+}
+
+impl Limits {
+    /// What a request may have around a context.
+    pub const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+
+    /// The most bytes of a request, or of a file with a context, that are read.
+    pub fn request_bytes_max(&self) -> u64 {
+        self.context_bytes_max + Self::ENVELOPE_BYTES_MAX
+    }
 }
 
 impl Default for Limits {
@@ -80,7 +90,7 @@ impl Engine {
 
     /// Until when something that is deleted now is kept.
     fn kept_until(&self, deleted: Timestamp) -> Timestamp {
-        Timestamp::from_ms(deleted.ms() + GRACE_MS)
+        Timestamp::from_ms(deleted.ms() + GRACE_DAYS * 24 * 60 * 60 * 1000)
     }
 
     /// Writes what is pending and lets go of the store. The last call to an engine.

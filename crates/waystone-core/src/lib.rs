@@ -16,5 +16,5 @@ pub mod pack;
 mod recent;
 pub mod store;
 
-pub use engine::{Engine, Limits};
+pub use engine::{Engine, GRACE_DAYS, Limits};
 pub use error::{Error, Result};

@@ -29,7 +29,7 @@ pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
 
-use crate::turn::{Turns, request_bytes_max};
+use crate::turn::Turns;
 
 /// What a client may keep of the list of tools: it changes only with the program.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -74,7 +74,7 @@ impl Mcp {
     /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
     /// answered first.
     pub async fn serve_stdio(self, stop: impl Future<Output = ()>) -> Result<(), String> {
-        let transport = Stdio::start(request_bytes_max(self.engine.limits()));
+        let transport = Stdio::start(self.engine.limits().request_bytes_max());
         tokio::pin!(stop);
         let service = tokio::select! {
             started = self.serve(transport) => match started {

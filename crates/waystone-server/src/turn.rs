@@ -10,15 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use waystone_core::Limits;
 use waystone_core::offload::INLINE_BYTES_MAX;
 
-/// What a request may put around a context.
-pub(crate) const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
 /// Replies as large as a context that are made at once.
 const REPLIES_MAX: usize = 4;
-
-/// The most bytes that a request may have.
-pub(crate) fn request_bytes_max(limits: &Limits) -> u64 {
-    limits.context_bytes_max + ENVELOPE_BYTES_MAX
-}
 
 /// Held until what was large is gone.
 pub(crate) type Turn = OwnedSemaphorePermit;
@@ -33,7 +26,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let bodies = kib(request_bytes_max(limits)) as usize;
+        let bodies = kib(limits.request_bytes_max()) as usize;
         Self { bodies: Arc::new(Semaphore::new(bodies)), replies: Arc::new(Semaphore::new(REPLIES_MAX)) }
     }
 

@@ -16,7 +16,7 @@ use waystone_core::{Error, json};
 use super::Http;
 use super::reply::HttpError;
 use crate::request::{name_field, request_from};
-use crate::turn::{Turn, request_bytes_max, shrink};
+use crate::turn::{Turn, shrink};
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -101,7 +101,7 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
 
 /// Reads a body whole, when it is its turn. What is too long is read on and dropped before it is refused.
 pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<u8>, Option<Turn>), HttpError> {
-    let bytes_max = request_bytes_max(http.engine.limits());
+    let bytes_max = http.engine.limits().request_bytes_max();
     let announced = stream.size_hint().exact();
     let is_too_long = |length: u64| length.max(announced.unwrap_or_default()) > bytes_max;
     let mut turn = match announced {

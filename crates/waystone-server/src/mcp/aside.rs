@@ -7,11 +7,11 @@ use axum::http::request::Parts;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonObject};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use waystone_core::Error;
 use waystone_core::offload::INLINE_BYTES_MAX;
+use waystone_core::{Error, Limits};
 
 use super::frame::{Refusal, parse_message};
-use crate::turn::{ENVELOPE_BYTES_MAX, Turn};
+use crate::turn::Turn;
 
 /// Arguments with more levels are not for the SDK, whose parser ends at 128 for a whole message.
 const LEVELS_MAX: usize = 100;
@@ -35,8 +35,9 @@ impl Aside {
             true => serde_json::to_vec(&parsed).map_err(|error| refuse(&message, error.to_string()))?,
             false => message,
         };
-        if rest.len() as u64 > ENVELOPE_BYTES_MAX {
-            let why = format!("more than {ENVELOPE_BYTES_MAX} bytes are taken as arguments of a tool only");
+        let bytes_max = Limits::ENVELOPE_BYTES_MAX;
+        if rest.len() as u64 > bytes_max {
+            let why = format!("more than {bytes_max} bytes are taken as arguments of a tool only");
             return Err(refuse(&rest, why));
         }
         Ok((rest, Self(Arc::new(Mutex::new(Kept { arguments, reply: None })))))

@@ -1,7 +1,8 @@
 //! `waystone checkpoint`
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+mod file;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -10,11 +11,10 @@ use waystone_core::api::{
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
-use waystone_core::json::{parse_strict, parse_trusted};
+use waystone_core::json::parse_trusted;
 use waystone_core::store::Scope;
-use waystone_core::{Engine, Error};
+use waystone_core::{Engine, Error, GRACE_DAYS};
 
-use super::failure::Failure;
 use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
 
 #[derive(Debug, Subcommand)]
@@ -95,7 +95,7 @@ pub(crate) struct Save {
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// Other fields to find it by; `--name` and `--tag` win over a name and tags in it
-    #[arg(long, value_name = "JSON", value_parser = |text: &str| object(text.as_bytes()))]
+    #[arg(long, value_name = "JSON", value_parser = |text: &str| file::object(text.as_bytes()))]
     metadata: Option<Map<String, Value>>,
     /// The project of a session that is made
     #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
@@ -155,7 +155,8 @@ pub(crate) async fn run(
         Command::Delete { checkpoint, yes } => {
             if !yes {
                 engine.find_checkpoint(scope, &checkpoint).await?;
-                confirm(&format!("checkpoint {checkpoint}"), "It is hidden, and loads by its id for 7 days.")?;
+                let outcome = format!("It is hidden, and loads by its id for {GRACE_DAYS} days.");
+                confirm(&format!("checkpoint {checkpoint}"), &outcome)?;
             }
             let deleted = engine.delete_checkpoint(scope, &checkpoint).await?;
             out.print(&deleted, |deleted| {
@@ -200,9 +201,7 @@ impl List {
 
 impl Save {
     fn into_request(self, bytes_max: u64) -> anyhow::Result<SaveCheckpoint> {
-        let text = read_file(&self.file, bytes_max, self.session.is_none())?;
-        let named = |error| Error::InvalidInput(format!("{}: {error}", name_of(&self.file)));
-        let context = object(&text).map_err(named)?;
+        let context = file::read_context(&self.file, bytes_max, self.session.is_none())?;
         let mut metadata = self.metadata.unwrap_or_default();
         metadata.extend(self.name.map(|name| ("name".to_owned(), name.into())));
         if !self.tags.is_empty() {
@@ -221,46 +220,6 @@ impl Save {
             idempotency_key: self.idempotency_key,
         })
     }
-}
-
-fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
-    match parse_strict(text)? {
-        Value::Object(object) => Ok(object),
-        _ => Err("it is not a JSON object".to_owned()),
-    }
-}
-
-fn is_standard_input(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-fn name_of(path: &Path) -> String {
-    if is_standard_input(path) { "standard input".to_owned() } else { path.display().to_string() }
-}
-
-/// Reads a file whole, but not one that could not be saved anyway. One that is named alone may have been meant as a session.
-fn read_file(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Vec<u8>> {
-    let name = name_of(path);
-    let failed = |what: &str, error: &io::Error| Failure {
-        code: "INVALID_INPUT",
-        message: format!("cannot {what} {name}: {error}"),
-        hint: match is_alone {
-            true => "one argument is FILE, two are SESSION and FILE; `-` reads standard input".to_owned(),
-            false => "name a file with a JSON object; `-` reads standard input".to_owned(),
-        },
-    };
-    let source: Box<dyn Read> = match is_standard_input(path) {
-        true => Box::new(io::stdin()),
-        false => Box::new(std::fs::File::open(path).map_err(|error| failed("open", &error))?),
-    };
-    let mut text = Vec::new();
-    // Whitespace is not kept, so a file may be larger than what it holds.
-    source.take(bytes_max * 2 + 1).read_to_end(&mut text).map_err(|error| failed("read", &error))?;
-    let actual = text.len() as u64;
-    if actual > bytes_max * 2 {
-        return Err(Error::PayloadTooLarge { what: "the file", actual, max: bytes_max * 2 }.into());
-    }
-    Ok(text)
 }
 
 fn row(checkpoint: &Checkpoint) -> Vec<String> {

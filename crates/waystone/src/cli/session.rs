@@ -1,10 +1,10 @@
 //! `waystone session`
 
 use clap::Subcommand;
-use waystone_core::Engine;
 use waystone_core::api::{ListSessions, Session, UpdateSession};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
+use waystone_core::{Engine, GRACE_DAYS};
 
 use super::render::{Out, bytes, confirm, count, fields, short, table, time};
 
@@ -92,7 +92,10 @@ pub(crate) async fn run(
             if !yes {
                 let found = engine.find_session(scope, &session).await?;
                 let what = format!("session {session} with {}", count(found.checkpoint_count, "checkpoint"));
-                confirm(&what, "It is hidden and kept for at least 7 days; its id cannot be used again meanwhile.")?;
+                let outcome = format!(
+                    "It is hidden and kept for at least {GRACE_DAYS} days; its id cannot be used again meanwhile."
+                );
+                confirm(&what, &outcome)?;
             }
             let deleted = engine.delete_session(scope, &session).await?;
             out.print(&deleted, |deleted| {

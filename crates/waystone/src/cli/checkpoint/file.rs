@@ -1,0 +1,54 @@
+//! A context from a file or from standard input.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use waystone_core::Error;
+use waystone_core::json::parse_strict;
+
+use crate::cli::failure::Failure;
+
+/// Reads the object in a file of up to `bytes_max`. A file that is named alone may have been meant as a session.
+pub(super) fn read_context(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Map<String, Value>> {
+    let text = read(path, bytes_max, is_alone)?;
+    Ok(object(&text).map_err(|error| Error::InvalidInput(format!("{}: {error}", name_of(path))))?)
+}
+
+pub(super) fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
+    match parse_strict(text)? {
+        Value::Object(object) => Ok(object),
+        _ => Err("it is not a JSON object".to_owned()),
+    }
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn name_of(path: &Path) -> String {
+    if is_standard_input(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+fn read(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Vec<u8>> {
+    let name = name_of(path);
+    let failed = |what: &str, error: &io::Error| Failure {
+        code: "INVALID_INPUT",
+        message: format!("cannot {what} {name}: {error}"),
+        hint: match is_alone {
+            true => "one argument is FILE, two are SESSION and FILE; `-` reads standard input".to_owned(),
+            false => "name a file with a JSON object; `-` reads standard input".to_owned(),
+        },
+    };
+    let source: Box<dyn Read> = match is_standard_input(path) {
+        true => Box::new(io::stdin()),
+        false => Box::new(std::fs::File::open(path).map_err(|error| failed("open", &error))?),
+    };
+    let mut text = Vec::new();
+    source.take(bytes_max + 1).read_to_end(&mut text).map_err(|error| failed("read", &error))?;
+    let actual = text.len() as u64;
+    if actual > bytes_max {
+        return Err(Error::PayloadTooLarge { what: "the file", actual, max: bytes_max }.into());
+    }
+    Ok(text)
+}
