@@ -1,22 +1,36 @@
 //! Requests and replies: what goes over the wire, on every face.
 //!
-//! These are the only types that derive `Serialize` and `JsonSchema`. Their doc comments are what people and models
-//! read as descriptions, so they speak to users.
+//! Outside of this module only ids, times and what a face says of itself derive `Serialize` and `JsonSchema`. Doc comments here
+//! are what people and models read as descriptions, so they speak to users. A request that can be wrong as a whole has a `check`,
+//! which the engine calls first.
 
 mod checkpoint;
 mod doctor;
 mod error;
 mod event;
+mod metadata;
 mod session;
 mod status;
 
 pub use checkpoint::{
-    Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata,
-    NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
+    Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
-pub(crate) use checkpoint::{TAGS_MAX, TEXT_MAX, is_short};
 pub use doctor::{Checkup, Finding, FindingKind};
 pub use error::{ErrorBody, ErrorReply};
 pub use event::{Event, EventPage};
+pub use metadata::Metadata;
 pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
 pub use status::Status;
+
+use crate::error::{Error, Result};
+
+/// How many things a page of a list may have.
+const LIMIT_MAX: u32 = 1000;
+
+fn check_limit(limit: u32) -> Result<()> {
+    match limit {
+        1..=LIMIT_MAX => Ok(()),
+        _ => Err(Error::InvalidInput(format!("limit is {limit}, it must be from 1 to {LIMIT_MAX}"))),
+    }
+}

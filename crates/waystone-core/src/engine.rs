@@ -9,7 +9,6 @@ mod status;
 use std::sync::Arc;
 
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Result};
 use crate::id::ProjectId;
 use crate::recent::Recent;
 use crate::store::SharedStore;
@@ -96,13 +95,5 @@ impl Engine {
     /// Writes what is pending and lets go of the store. The last call to an engine.
     pub async fn close(&self) {
         self.store.close().await;
-    }
-}
-
-fn check_limit(limit: u32) -> Result<()> {
-    if (1..=1000).contains(&limit) {
-        Ok(())
-    } else {
-        Err(Error::InvalidInput(format!("limit is {limit}, it must be from 1 to 1000")))
     }
 }

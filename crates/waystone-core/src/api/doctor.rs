@@ -1,3 +1,5 @@
+//! What `waystone doctor` finds: each finding is of a kind, and the kinds say whether all is well again.
+
 use schemars::JsonSchema;
 use serde::Serialize;
 

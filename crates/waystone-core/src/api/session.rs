@@ -1,7 +1,12 @@
+//! What is asked and answered about sessions. What becomes of a request is in `engine/session.rs`.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::metadata::{TAGS_MAX, TEXT_MAX, is_short};
+use super::{LIMIT_MAX, check_limit};
 use crate::clock::Timestamp;
+use crate::error::{Error, Result};
 use crate::id::{ProjectId, SessionId, WorkflowId};
 
 /// One run of work, with what its checkpoints add up to.
@@ -37,7 +42,7 @@ pub struct ListSessions {
     pub project_id: Option<ProjectId>,
     /// How many to return, 1 to 1000.
     #[serde(default = "ListSessions::default_limit")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: u32,
     /// `nextCursor` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +54,10 @@ impl ListSessions {
     pub fn default_limit() -> u32 {
         50
     }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_limit(self.limit)
+    }
 }
 
 /// Changes what people call a session. What is left out stays as it is.
@@ -57,12 +66,26 @@ impl ListSessions {
 pub struct UpdateSession {
     /// A short name; an empty one takes the name away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 256))]
+    #[schemars(length(max = TEXT_MAX))]
     pub name: Option<String>,
     /// All tags it shall have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    #[schemars(length(max = TAGS_MAX), inner(length(min = 1, max = TEXT_MAX)))]
     pub tags: Option<Vec<String>>,
+}
+
+impl UpdateSession {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.name.as_ref().is_some_and(|name| !name.is_empty() && !is_short(name)) {
+            return Err(Error::InvalidInput(format!("name must be text of at most {TEXT_MAX} characters")));
+        }
+        let good = |tags: &Vec<String>| tags.len() <= TAGS_MAX && tags.iter().all(|tag| is_short(tag));
+        if self.tags.as_ref().is_some_and(|tags| !good(tags)) {
+            let message = format!("tags must be at most {TAGS_MAX} texts of 1 to {TEXT_MAX} characters");
+            return Err(Error::InvalidInput(message));
+        }
+        Ok(())
+    }
 }
 
 /// A session that is hidden now and will be removed.

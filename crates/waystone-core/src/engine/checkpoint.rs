@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Engine, check_limit};
+use super::Engine;
 use crate::api::{
     CheckpointPage, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
@@ -152,8 +152,7 @@ impl Engine {
     }
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
-        check_limit(request.limit)?;
-        request.check().map_err(Error::InvalidInput)?;
+        request.check()?;
         let page = self.store.list_checkpoints(scope, &request).await?;
         Ok(CheckpointPage { warnings: self.warnings(), ..page })
     }

@@ -62,7 +62,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
     /// How many to show, 1 to 1000
-    #[arg(long, default_value_t = ListCheckpoints::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = ListCheckpoints::default_limit())]
     limit: u32,
     /// How many to skip
     #[arg(long, default_value_t = 0)]

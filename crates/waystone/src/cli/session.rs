@@ -16,7 +16,7 @@ pub(crate) enum Command {
         #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
         project: Option<ProjectId>,
         /// How many to show, 1 to 1000
-        #[arg(long, default_value_t = ListSessions::default_limit(), value_parser = clap::value_parser!(u32).range(1..=1000))]
+        #[arg(long, default_value_t = ListSessions::default_limit())]
         limit: u32,
         /// Go on after the page that printed this cursor
         #[arg(long)]

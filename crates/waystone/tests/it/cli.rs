@@ -136,7 +136,8 @@ fn errors_come_with_a_hint_and_an_exit_code() {
     check(&["checkpoint", "save", "s", "/no/such/file"], 2, "cannot open /no/such/file");
     check(&["checkpoint", "show", "nope"], 1, "hint: look for its id");
     check(&["checkpoint", "show", "nope", "--json"], 1, r#""code":"CHECKPOINT_NOT_FOUND""#);
-    check(&["checkpoint", "list", "s", "--limit", "0"], 2, "1..=1000");
+    check(&["checkpoint", "list", "s", "--limit", "0"], 2, "limit is 0, it must be from 1 to 1000");
+    check(&["session", "list", "--limit", "1001"], 2, "limit is 1001, it must be from 1 to 1000");
     check(&["checkpoint", "show"], 2, "<CHECKPOINT|--latest <SESSION>>");
     check(&["checkpoint", "show", "c", "--latest", "s"], 2, "cannot be used with");
     check(&["checkpoint", "save", path, "--metadata", "[]"], 2, "it is not a JSON object");

@@ -1,0 +1,99 @@
+//! What a client attaches to checkpoints and sessions to find them by: names, tags and other small fields, within limits.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::json;
+
+/// How long a name or a tag may be, in characters, and how many tags there may be.
+pub(super) const TEXT_MAX: usize = 256;
+pub(super) const TAGS_MAX: usize = 64;
+
+pub(super) fn is_short(text: &str) -> bool {
+    (1..=TEXT_MAX).contains(&text.chars().count())
+}
+
+/// What a client attaches to a checkpoint: an object whose `name` and `tags`, when present, have been checked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Metadata(Map<String, Value>);
+
+impl Metadata {
+    pub fn new(object: Map<String, Value>) -> Result<Self, String> {
+        const BYTES_MAX: usize = 16 * 1024;
+        const DEPTH_MAX: usize = 32;
+        let size = serde_json::to_string(&object).map_or(usize::MAX, |text| text.len());
+        if size > BYTES_MAX {
+            return Err(format!("metadata has {size} bytes, at most {BYTES_MAX} are allowed"));
+        }
+        if object.values().map(json::depth_of).max().unwrap_or(0) >= DEPTH_MAX {
+            return Err(format!("metadata is nested deeper than {DEPTH_MAX} levels"));
+        }
+        let short = |value: &Value| value.as_str().is_some_and(is_short);
+        if object.get("name").is_some_and(|name| !short(name)) {
+            return Err(format!("metadata.name must be text of 1 to {TEXT_MAX} characters"));
+        }
+        let good_tags =
+            |tags: &Value| tags.as_array().is_some_and(|tags| tags.len() <= TAGS_MAX && tags.iter().all(short));
+        if object.get("tags").is_some_and(|tags| !good_tags(tags)) {
+            return Err(format!(
+                "metadata.tags must be an array of at most {TAGS_MAX} texts of 1 to {TEXT_MAX} characters"
+            ));
+        }
+        Ok(Self(object))
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.0.get("name").and_then(Value::as_str)
+    }
+
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        self.0.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// Whether every word of `query` occurs in one of the texts or numbers, whatever the case.
+    pub fn has_words(&self, query: &str) -> bool {
+        fn occurs(value: &Value, word: &str) -> bool {
+            match value {
+                Value::String(text) => text.to_lowercase().contains(word),
+                Value::Number(number) => number.to_string().contains(word),
+                Value::Array(items) => items.iter().any(|item| occurs(item, word)),
+                Value::Object(map) => map.values().any(|item| occurs(item, word)),
+                Value::Null | Value::Bool(_) => false,
+            }
+        }
+        query.to_lowercase().split_whitespace().all(|word| self.0.values().any(|value| occurs(value, word)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(json::object(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Metadata {
+    fn schema_name() -> Cow<'static, str> {
+        "Metadata".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "minLength": 1, "maxLength": TEXT_MAX, "description": "A short name for people." },
+                "tags": {
+                    "type": "array", "maxItems": TAGS_MAX, "description": "Words to filter by.",
+                    "items": { "type": "string", "minLength": 1, "maxLength": TEXT_MAX }
+                }
+            }
+        })
+    }
+}
