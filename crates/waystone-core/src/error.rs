@@ -1,9 +1,10 @@
-//! Everything that can go wrong for a caller, and the one table from it to code, HTTP status and hint.
+//! Everything that can go wrong for a caller, and the one table from it to code, HTTP status and hint. Whoever finds that
+//! something is wrong says what it found; what is told of it is here.
 
 use serde_json::{Value, json};
 
 use crate::api::{ErrorBody, ErrorReply};
-use crate::id::{CheckpointId, SessionId};
+use crate::id::{CheckpointId, IdempotencyKey, ProjectId, SessionId};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -15,14 +16,14 @@ pub enum Error {
     CheckpointNotFound(CheckpointId),
     #[error("there is no session `{0}`")]
     SessionNotFound(SessionId),
-    #[error("{message}")]
-    Conflict { message: String, details: Value, hint: &'static str },
+    #[error(transparent)]
+    Conflict(Conflict),
     #[error("checkpoint `{id}` is damaged: {damage}")]
     CheckpointCorrupt { id: CheckpointId, damage: String, nearest: Option<CheckpointId> },
     #[error("{what} has {actual} bytes, at most {max} are taken")]
     PayloadTooLarge { what: &'static str, actual: u64, max: u64 },
-    #[error("{message}")]
-    QuotaExceeded { message: String, setting: &'static str },
+    #[error(transparent)]
+    QuotaExceeded(Quota),
     #[error("{0}")]
     Forbidden(String),
     #[error("there is nothing at {0}")]
@@ -33,6 +34,74 @@ pub enum Error {
     UnsupportedMediaType(String),
     #[error("{message}")]
     StorageUnavailable { reason: Unavailable, message: String },
+}
+
+/// What a request runs against.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Conflict {
+    #[error("session `{0}` was deleted; save under another session id")]
+    SessionDeleted(SessionId),
+    #[error("session `{session}` belongs to project `{actual}`, not `{named}`")]
+    OtherProject { session: SessionId, actual: String, named: ProjectId },
+    #[error("{}", head_moved(session, actual.as_ref(), expected))]
+    HeadMoved { session: SessionId, actual: Option<CheckpointId>, expected: CheckpointId },
+    #[error("the idempotency key was used for another request")]
+    KeyReused(IdempotencyKey),
+}
+
+fn head_moved(session: &SessionId, actual: Option<&CheckpointId>, expected: &CheckpointId) -> String {
+    match actual {
+        Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
+        None => format!("session `{session}` has no checkpoint, so `{expected}` is not its newest"),
+    }
+}
+
+impl Conflict {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::SessionDeleted(_) | Self::OtherProject { .. } => "save into a session of your own",
+            Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
+            Self::KeyReused(_) => "use a fresh key for a new request",
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::SessionDeleted(session) => json!({ "sessionId": session }),
+            Self::OtherProject { actual, .. } => json!({ "projectId": actual }),
+            Self::HeadMoved { actual, expected, .. } => {
+                json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected })
+            }
+            Self::KeyReused(key) => json!({ "idempotencyKey": key }),
+        }
+    }
+}
+
+/// Which of the limits a save would exceed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Quota {
+    #[error("the checkpoint has {actual} bytes compressed, at most {max} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)")]
+    CheckpointBytes { actual: u64, max: u64 },
+    #[error("the session has {used} bytes, {more} more would exceed {max} (WAYSTONE_MAX_SESSION_BYTES)")]
+    SessionBytes { used: u64, more: u64, max: u64 },
+    #[error("the store has {used} bytes, {more} more would exceed {max} (WAYSTONE_MAX_TOTAL_BYTES)")]
+    TotalBytes { used: u64, more: u64, max: u64 },
+    #[error(
+        "the session has {count} checkpoints, {max} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches"
+    )]
+    Checkpoints { count: u64, max: u64 },
+}
+
+impl Quota {
+    /// The variable that raises it.
+    fn setting(&self) -> &'static str {
+        match self {
+            Self::CheckpointBytes { .. } => "WAYSTONE_MAX_CHECKPOINT_BYTES",
+            Self::SessionBytes { .. } => "WAYSTONE_MAX_SESSION_BYTES",
+            Self::TotalBytes { .. } => "WAYSTONE_MAX_TOTAL_BYTES",
+            Self::Checkpoints { .. } => "WAYSTONE_MAX_CHECKPOINTS",
+        }
+    }
 }
 
 /// Why storage cannot be used, where a caller or a person would act differently.
@@ -49,7 +118,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Busy => "busy",
             Self::Full => "full",
@@ -73,7 +142,7 @@ impl Error {
             Self::SessionNotFound(_) => {
                 ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions or checkpoints")
             }
-            Self::Conflict { hint, .. } => ("CONFLICT", 409, hint),
+            Self::Conflict(conflict) => ("CONFLICT", 409, conflict.hint()),
             Self::CheckpointCorrupt { nearest: Some(_), .. } => {
                 ("CHECKPOINT_CORRUPT", 422, "load details.nearestCheckpointId, the nearest good one of its session")
             }
@@ -85,7 +154,7 @@ impl Error {
             Self::PayloadTooLarge { .. } => {
                 ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise WAYSTONE_MAX_CONTEXT_BYTES")
             }
-            Self::QuotaExceeded { .. } => (
+            Self::QuotaExceeded(_) => (
                 "STORAGE_QUOTA_EXCEEDED",
                 413,
                 "raise the limit that the message names; what was deleted still counts until it is removed",
@@ -121,20 +190,20 @@ impl Error {
         self.row().1
     }
 
-    pub fn hint(&self) -> &'static str {
+    fn hint(&self) -> &'static str {
         self.row().2
     }
 
     fn details(&self) -> Value {
         match self {
-            Self::Conflict { details, .. } => details.clone(),
+            Self::Conflict(conflict) => conflict.details(),
             Self::CheckpointNotFound(id) => json!({ "checkpointId": id }),
             Self::SessionNotFound(id) => json!({ "sessionId": id }),
             Self::CheckpointCorrupt { id, nearest, .. } => {
                 json!({ "checkpointId": id, "nearestCheckpointId": nearest })
             }
             Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
-            Self::QuotaExceeded { setting, .. } => json!({ "setting": setting }),
+            Self::QuotaExceeded(quota) => json!({ "setting": quota.setting() }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
             Self::InvalidInput(_)
             | Self::Forbidden(_)

@@ -16,7 +16,7 @@ use crate::api::{
     CheckpointPage, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
-use crate::error::{Error, Result};
+use crate::error::{Error, Quota, Result};
 use crate::id::{CheckpointId, ProjectId};
 use crate::json::{self, DEPTH_MAX};
 use crate::offload::{INLINE_BYTES_MAX, offload_unless};
@@ -125,12 +125,7 @@ impl Engine {
         let packed = packed.map_err(|error| Error::broken(format!("context: {error}")))?;
         let (actual, max) = (packed.bytes.len() as u64, self.limits.checkpoint_bytes_max);
         if actual > max {
-            return Err(Error::QuotaExceeded {
-                message: format!(
-                    "the checkpoint has {actual} bytes compressed, at most {max} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)"
-                ),
-                setting: "MAX_CHECKPOINT_BYTES",
-            });
+            return Err(Error::QuotaExceeded(Quota::CheckpointBytes { actual, max }));
         }
         Ok(Arc::new(packed))
     }

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 use waystone_core::api::{ListCheckpoints, SaveStatus};
+use waystone_core::error::Quota;
 use waystone_core::{Error, Limits};
 use waystone_testkit::harness::context_of;
 use waystone_testkit::{Harness, audit};
@@ -91,7 +92,7 @@ async fn a_save_on_a_head_that_moved_is_a_conflict() {
     let second = save(2, first.as_str()).await.unwrap().checkpoint_id;
     let error = save(3, first.as_str()).await.unwrap_err();
     let expected = json!({ "actualCheckpointId": second, "expectedCheckpointId": first });
-    assert!(matches!(&error, Error::Conflict { details, .. } if *details == expected), "{error:?}");
+    assert_eq!((error.code(), error.reply().error.details), ("CONFLICT", expected));
     let on_nothing = json!({ "sessionId": "new", "context": {}, "expectedCheckpointId": first });
     assert_eq!(h.try_save(on_nothing).await.unwrap_err().code(), "CONFLICT");
     assert_eq!(h.list(json!({ "limit": 10 })).await.len(), 2);
@@ -258,7 +259,7 @@ async fn the_oldest_is_archived_when_a_session_is_full_and_what_has_a_name_tag_o
     assert!(h.load(&plain).await.checkpoint.archived);
 
     let error = save(5, json!({})).await.unwrap_err();
-    assert!(matches!(&error, Error::QuotaExceeded { setting: "MAX_CHECKPOINTS", .. }), "{error:?}");
+    assert_eq!(error, Error::QuotaExceeded(Quota::Checkpoints { count: 4, max: 4 }));
     assert_eq!(h.list(json!({ "sessionId": "s", "limit": 10 })).await, ids);
     h.check_invariants().await;
 }
@@ -288,18 +289,17 @@ async fn what_is_too_large_is_refused_with_its_limit() {
     let mut save = async |session: &str, length: usize| {
         let request = json!({ "sessionId": session, "context": { "t": random.text(length) } });
         match h.try_save(request).await {
-            Ok(_) => "saved",
-            Err(Error::PayloadTooLarge { .. }) => "context",
-            Err(Error::QuotaExceeded { setting, .. }) => setting,
-            Err(error) => panic!("{error}"),
+            Ok(_) => "saved".to_owned(),
+            Err(Error::PayloadTooLarge { .. }) => "context".to_owned(),
+            Err(error) => error.reply().error.details["setting"].as_str().unwrap_or_default().to_owned(),
         }
     };
     assert_eq!(save("a", 2001).await, "context");
-    assert_eq!(save("a", 1500).await, "MAX_CHECKPOINT_BYTES");
+    assert_eq!(save("a", 1500).await, "WAYSTONE_MAX_CHECKPOINT_BYTES");
     assert_eq!(save("a", 700).await, "saved");
-    assert_eq!(save("a", 700).await, "MAX_SESSION_BYTES");
+    assert_eq!(save("a", 700).await, "WAYSTONE_MAX_SESSION_BYTES");
     assert_eq!(save("b", 700).await, "saved");
-    assert_eq!(save("c", 700).await, "MAX_TOTAL_BYTES");
+    assert_eq!(save("c", 700).await, "WAYSTONE_MAX_TOTAL_BYTES");
     h.check_invariants().await;
 }
 

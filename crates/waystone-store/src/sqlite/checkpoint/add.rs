@@ -1,15 +1,16 @@
 //! Adding a checkpoint: every test and every row, in one transaction.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::{Value, json};
+use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::Checkpoint;
+use waystone_core::error::{Conflict, Quota};
 use waystone_core::pack::Packed;
 use waystone_core::store::{Added, NewCheckpoint, Scope};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
-use crate::sqlite::error::{DbError, DbResult};
+use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::session::{self, SessionRow};
 
@@ -49,21 +50,16 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
 }
 
 fn check_session(session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {
-    let conflict = |message: String, details: Value| {
-        let hint = "save into a session of your own";
-        Err(DbError::from(Error::Conflict { message, details, hint }))
-    };
+    let refuse = |conflict| Err(Error::Conflict(conflict).into());
     if session.is_archived {
-        return conflict(
-            format!("session `{}` was deleted; save under another session id", new.session),
-            json!({ "sessionId": new.session }),
-        );
+        return refuse(Conflict::SessionDeleted(new.session.clone()));
     }
     if new.project_named && session.project != new.project.as_str() {
-        return conflict(
-            format!("session `{}` belongs to project `{}`, not `{}`", new.session, session.project, new.project),
-            json!({ "projectId": session.project }),
-        );
+        return refuse(Conflict::OtherProject {
+            session: new.session.clone(),
+            actual: session.project.clone(),
+            named: new.project.clone(),
+        });
     }
     Ok(())
 }
@@ -74,13 +70,8 @@ fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
     if actual == Some(expected) {
         return Ok(());
     }
-    let message = match actual {
-        Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
-        None => format!("session `{}` has no checkpoint, so `{expected}` is not its newest", new.session),
-    };
-    let details = json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected });
-    let hint = "load the newest checkpoint, reconcile, and save again";
-    Err(Error::Conflict { message, details, hint }.into())
+    let (session, actual, expected) = (new.session.clone(), actual.cloned(), expected.clone());
+    Err(Error::Conflict(Conflict::HeadMoved { session, actual, expected }).into())
 }
 
 /// The bytes of `new` with the key of their base, if they can be used in `group`.
@@ -103,20 +94,13 @@ fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCh
     let total: u64 = db
         .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
         .query_row(params![scope.space], |row| row.get(0))?;
-    let exceeded = |message: String, setting| Err(Error::QuotaExceeded { message, setting }.into());
+    let exceeded = |quota| Err(Error::QuotaExceeded(quota).into());
     if session.size_bytes + size > new.session_bytes_max {
         let (used, max) = (session.size_bytes, new.session_bytes_max);
-        return exceeded(
-            format!("the session has {used} bytes, {size} more would exceed {max} (WAYSTONE_MAX_SESSION_BYTES)"),
-            "MAX_SESSION_BYTES",
-        );
+        return exceeded(Quota::SessionBytes { used, more: size, max });
     }
     if total + size > new.total_bytes_max {
-        let max = new.total_bytes_max;
-        return exceeded(
-            format!("the store has {total} bytes, {size} more would exceed {max} (WAYSTONE_MAX_TOTAL_BYTES)"),
-            "MAX_TOTAL_BYTES",
-        );
+        return exceeded(Quota::TotalBytes { used: total, more: size, max: new.total_bytes_max });
     }
     Ok(())
 }
@@ -137,11 +121,8 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new:
         .query_map(params![session.key, newest, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     if (prunable.len() as u64) < excess {
-        let message = format!(
-            "the session has {} checkpoints, {} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches",
-            session.checkpoint_count, new.checkpoints_max
-        );
-        return Err(Error::QuotaExceeded { message, setting: "MAX_CHECKPOINTS" }.into());
+        let (count, max) = (session.checkpoint_count, new.checkpoints_max);
+        return Err(Error::QuotaExceeded(Quota::Checkpoints { count, max }).into());
     }
     let ids: Vec<&str> = prunable.iter().map(|(_, id)| id.as_str()).collect();
     let subject = ids.iter().map(|id| handle("checkpoint", id)).chain([handle("session", new.session.as_str())]);

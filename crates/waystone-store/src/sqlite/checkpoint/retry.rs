@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value, json};
 use waystone_core::Error;
+use waystone_core::error::Conflict;
 use waystone_core::id::CheckpointId;
 use waystone_core::store::{Added, KEY_LIFE_MS, NewCheckpoint, Scope};
 
@@ -26,9 +27,7 @@ pub(super) fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbR
         .optional()?;
     let Some((request_hash, reply)) = found else { return Ok(None) };
     if request_hash != idempotency.request_hash.0 {
-        let message = "the idempotency key was used for another request".to_owned();
-        let (details, hint) = (json!({ "idempotencyKey": idempotency.given }), "use a fresh key for a new request");
-        return Err(Error::Conflict { message, details, hint }.into());
+        return Err(Error::Conflict(Conflict::KeyReused(idempotency.given.clone())).into());
     }
     let reply: Map<String, Value> =
         serde_json::from_str(&reply).map_err(|error| unreadable("a first answer", error))?;
