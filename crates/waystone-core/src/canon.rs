@@ -9,7 +9,10 @@ use std::io::{self, BufWriter, Write};
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
-use crate::json::{DEPTH_MAX, TWO_POW_63, TWO_POW_64};
+use crate::json::DEPTH_MAX;
+
+const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
+const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
 
 /// A SHA-256 hash.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,15 +2,16 @@
 //!
 //! A context must come back equal, so what cannot be kept is refused by name: integers outside 64 bits, numbers beyond
 //! a double, duplicate keys, lone surrogates, nesting without end. [`parse_strict`] finds all of these. Where a library parses
-//! for us (MCP), [`check_message`] looks at the text first; only duplicate keys, of which the last counts, go unnoticed there.
+//! for us (MCP), [`parse_message`] looks at the text first; only duplicate keys, of which the last counts, go unnoticed there.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// Levels of nesting in a context: `{}` is one.
-pub const DEPTH_MAX: usize = 128;
+pub(crate) const DEPTH_MAX: usize = 128;
 
 /// Levels that a request may put around a context.
 const ENVELOPE_DEPTH_MAX: usize = 8;
@@ -18,28 +19,24 @@ const ENVELOPE_DEPTH_MAX: usize = 8;
 /// Reads `text` into a value that holds all of it, or says what cannot be held.
 pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
     check_text(text)?;
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    deserializer.disable_recursion_limit();
-    let value = Strict.deserialize(&mut deserializer).map_err(|error| describe(&error))?;
-    deserializer.end().map_err(|error| describe(&error))?;
-    Ok(value)
+    read(text, Strict).map_err(|error| describe(&error))
 }
 
-/// Reads JSON into any type. The last of duplicate keys counts.
-pub fn parse_checked<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
+/// Reads a message into a library's type. The last of duplicate keys counts.
+pub fn parse_message<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
     check_message(text)?;
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    deserializer.disable_recursion_limit();
-    let value = T::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
-    deserializer.end().map_err(|error| describe(&error))?;
-    Ok(value)
+    read(text, PhantomData).map_err(|error| describe(&error))
 }
 
 /// Reads JSON that we wrote ourselves, whose depth was bounded then.
 pub fn parse_trusted(text: &[u8]) -> serde_json::Result<Value> {
+    read(text, Strict)
+}
+
+fn read<'a, S: DeserializeSeed<'a>>(text: &'a [u8], seed: S) -> serde_json::Result<S::Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
-    let value = Strict.deserialize(&mut deserializer)?;
+    let value = seed.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -63,16 +60,16 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Levels of nesting in a value that was parsed.
-pub(crate) fn depth_of(value: &Value) -> usize {
+/// Whether a value that was parsed has more than so many levels of nesting.
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth_of).max().unwrap_or(0),
-        _ => 0,
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
+        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
     }
 }
 
-/// Whether `map` has surely no more than `bytes` bytes as text, or little more. Does not look further than that.
+/// Whether `map` has about `bytes` bytes as text, or fewer. It is an estimate that stops at the bound.
 pub(crate) fn is_within(map: &Map<String, Value>, bytes: usize) -> bool {
     fn spend(value: &Value, left: &mut usize) -> bool {
         let cost = match value {
@@ -98,9 +95,6 @@ pub(crate) fn is_within(map: &Map<String, Value>, bytes: usize) -> bool {
     spend_all(map, &mut bytes.clone())
 }
 
-pub(crate) const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
-pub(crate) const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
-
 /// The parser's words, with what is meant where they do not say it.
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -119,12 +113,12 @@ const RAW_KEY: &str = "$serde_json::private::RawValue";
 
 /// Refuses on the text what a parsed value no longer shows: numbers that would become others, and so much depth that a parser
 /// which recurses could run out of stack.
-pub fn check_text(text: &[u8]) -> Result<(), String> {
+fn check_text(text: &[u8]) -> Result<(), String> {
     scan(text, |_, _| Ok(()))
 }
 
 /// [`check_text`], for text that a library parses: it must not hold a key that means something to the library.
-pub fn check_message(text: &[u8]) -> Result<(), String> {
+fn check_message(text: &[u8]) -> Result<(), String> {
     scan(text, |string, rest| {
         let is_it = || serde_json::from_slice::<String>(string).is_ok_and(|key| key == RAW_KEY);
         // Even with every letter escaped it is no longer than this.

@@ -29,7 +29,7 @@ impl Metadata {
         if size > BYTES_MAX {
             return Err(format!("metadata has {size} bytes, at most {BYTES_MAX} are allowed"));
         }
-        if object.values().map(json::depth_of).max().unwrap_or(0) >= DEPTH_MAX {
+        if object.values().any(|value| json::is_deeper(value, DEPTH_MAX - 1)) {
             return Err(format!("metadata is nested deeper than {DEPTH_MAX} levels"));
         }
         let short = |value: &Value| value.as_str().is_some_and(is_short);

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::http::request::Parts;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonObject};
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::Value;
 use waystone_core::offload::INLINE_BYTES_MAX;
-use waystone_core::{Error, Limits};
+use waystone_core::{Error, Limits, json};
 
 use super::frame::{Refusal, parse_message};
 use crate::turn::Turn;
@@ -72,14 +71,6 @@ fn refuse(message: &[u8], why: String) -> Box<Refusal> {
 fn take_arguments(message: &mut ClientJsonRpcMessage, is_large: bool) -> Option<JsonObject> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let ClientRequest::CallToolRequest(call) = &mut request.request else { return None };
-    let is_deep = |arguments: &JsonObject| arguments.values().any(|value| is_deeper(value, LEVELS_MAX));
+    let is_deep = |arguments: &JsonObject| arguments.values().any(|value| json::is_deeper(value, LEVELS_MAX));
     call.params.arguments.take_if(|arguments| is_large || is_deep(arguments))
-}
-
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
-        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
-        _ => false,
-    }
 }

@@ -10,7 +10,7 @@ const TEXT_MAX: usize = 256;
 
 /// Reads a message, whichever way it came.
 pub(crate) fn parse_message(frame: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
-    json::parse_checked(frame).map_err(|error| Refusal::of(frame, Error::InvalidInput(error)))
+    json::parse_message(frame).map_err(|error| Refusal::of(frame, Error::InvalidInput(error)))
 }
 
 /// A frame that could not be taken, and why.
