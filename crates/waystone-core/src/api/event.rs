@@ -28,3 +28,15 @@ pub struct EventPage {
     /// The number of the newest event.
     pub newest: i64,
 }
+
+impl EventPage {
+    /// The number that its events come after.
+    pub fn start(&self) -> i64 {
+        self.events.first().map_or(self.newest, |first| first.seq - 1)
+    }
+
+    /// The number to go on after.
+    pub fn end(&self) -> i64 {
+        self.events.last().map_or(self.newest, |last| last.seq)
+    }
+}

@@ -4,19 +4,21 @@ use tokio::sync::watch;
 
 use super::Engine;
 use crate::api::EventPage;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::Scope;
 
 /// How many events are read at once.
 const PAGE: u32 = 500;
 
 impl Engine {
-    /// The events after the one with number `after`; from now on when there is none to go on from.
+    /// The events after the one with number `after`. When there is none to go on from, a page without events that says where
+    /// those from now on begin.
     pub async fn list_events(&self, scope: &Scope, after: Option<i64>) -> Result<EventPage> {
-        self.store
-            .list_events(scope, after.unwrap_or(i64::MAX), PAGE)
-            .await
-            .map(|page| EventPage { is_gap: page.is_gap && after.is_some(), ..page })
+        match after {
+            Some(after) if after < 0 => Err(Error::InvalidInput("after is negative".to_owned())),
+            Some(after) => self.store.list_events(scope, after, PAGE).await,
+            None => Ok(EventPage { is_gap: false, ..self.store.list_events(scope, 0, 0).await? }),
+        }
     }
 
     /// The number of the newest event, as it changes.

@@ -55,18 +55,9 @@ async fn subscribe(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Frame, Infallible>>>, HttpError> {
     let after = last_event_id(&headers)?.or(request.after);
-    if after.is_some_and(|after| after < 0) {
-        return Err(HttpError(Error::InvalidInput("after is negative".to_owned())));
-    }
     let changes = http.engine.watch_events();
     let page = http.engine.list_events(&http.scope(), after).await?;
-    let mut reader = Reader {
-        last: after.unwrap_or(page.newest),
-        changes,
-        stopping: http.stopping.clone(),
-        http,
-        waiting: Vec::new(),
-    };
+    let mut reader = Reader { last: page.end(), changes, stopping: http.stopping.clone(), http, waiting: Vec::new() };
     reader.take(page);
     reader.warn();
     let frames = stream::unfold(reader, |mut reader| async move { Some((Ok(reader.next().await?), reader)) });
@@ -115,22 +106,17 @@ impl Reader {
     }
 
     fn take(&mut self, page: EventPage) {
-        let mut frames = Vec::new();
+        self.last = page.end();
+        self.waiting = page.events.iter().rev().map(frame).collect();
         if page.is_gap {
-            let resume = page.events.first().map_or(page.newest, |first| first.seq - 1);
-            frames.push(
-                Frame::default()
-                    .id(resume.to_string())
-                    .event("resync")
-                    .data(json!({ "newest": page.newest }).to_string()),
-            );
-            self.last = resume;
+            self.waiting.push(resync(&page));
         }
-        self.last = page.events.last().map_or(self.last, |last| last.seq);
-        frames.extend(page.events.iter().map(frame));
-        frames.reverse();
-        self.waiting = frames;
     }
+}
+
+fn resync(page: &EventPage) -> Frame {
+    let data = json!({ "newest": page.newest }).to_string();
+    Frame::default().id(page.start().to_string()).event("resync").data(data)
 }
 
 fn frame(event: &Event) -> Frame {
