@@ -16,21 +16,25 @@ use crate::error::Result;
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
 
-/// Whose data a call is about and who makes it. Comes from the connection, never from a request's body.
+/// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
+/// say there who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub space: i64,
     pub actor: String,
 }
 
+/// Who acts is kept with every operation, and a client chooses what it is called; no more of it is kept.
+const ACTOR_LENGTH_MAX: usize = 128;
+
 impl Scope {
     /// The one space of a single machine.
-    pub fn local(actor: impl Into<String>) -> Self {
-        Self { space: 1, actor: actor.into() }
+    pub fn local(actor: &str) -> Self {
+        Self { space: 1, actor: actor.chars().take(ACTOR_LENGTH_MAX).collect() }
     }
 
     /// The same scope, on behalf of `agent` when there is one.
-    pub fn acting_as(&self, agent: Option<&AgentId>) -> Self {
+    pub(crate) fn acting_as(&self, agent: Option<&AgentId>) -> Self {
         let actor = agent.map_or_else(|| self.actor.clone(), |agent| agent.as_str().to_owned());
         Self { space: self.space, actor }
     }
@@ -43,7 +47,7 @@ pub struct NewCheckpoint {
     pub session: SessionId,
     /// The project when the session must be made.
     pub project: ProjectId,
-    /// The project the request named: an existing session must be in it.
+    /// Whether the request named `project`: an existing session must then be in it.
     pub project_named: bool,
     pub at: Timestamp,
     pub agent: Option<AgentId>,
@@ -137,8 +141,8 @@ pub trait Store: Send + Sync {
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;
 
-    /// The checkpoint with its bytes; `None` when there is none before the wanted one. Of `known` the caller has the text: its
-    /// bytes and what leads to them are left out.
+    /// The wanted checkpoint with its bytes; `None` when there is none. Of `known` the caller has the text: its bytes and what leads
+    /// to them are left out.
     async fn find_checkpoint(
         &self,
         scope: &Scope,

@@ -65,7 +65,7 @@ impl Http {
     }
 
     fn scope(&self) -> Scope {
-        Scope::local(&*self.user)
+        Scope::local(&self.user)
     }
 
     /// Everything: REST, MCP and documentation, behind the guard.

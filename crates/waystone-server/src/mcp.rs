@@ -33,8 +33,6 @@ use crate::turn::Turns;
 
 /// What a client may keep of the list of tools: it changes only with the program.
 const TOOLS_TTL_MS: u64 = 3_600_000;
-/// A client's name becomes the actor of its operations; no more of it is kept.
-const ACTOR_LENGTH_MAX: usize = 128;
 
 /// What is said first, unless it would not be true.
 const PROMISE: &str = "Waystone keeps your working context safe across restarts.";
@@ -99,8 +97,7 @@ impl Mcp {
 
     fn scope(&self, context: &RequestContext<RoleServer>) -> Scope {
         let client = context.client_info().map(|client| client.name).filter(|name| !name.trim().is_empty());
-        let actor = client.unwrap_or_else(|| self.user.to_string());
-        Scope::local(actor.chars().take(ACTOR_LENGTH_MAX).collect::<String>())
+        Scope::local(client.as_deref().unwrap_or(&self.user))
     }
 }
 

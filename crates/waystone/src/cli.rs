@@ -131,7 +131,7 @@ pub(crate) async fn run(
     json: bool,
     findings: Vec<Finding>,
 ) -> anyhow::Result<()> {
-    let (out, scope) = (render::Out { json }, &Scope::local(settings.user.clone()));
+    let (out, scope) = (render::Out { json }, &Scope::local(&settings.user));
     match command {
         Command::Mcp => serve::mcp(engine, settings).await,
         Command::Serve => serve::http(engine, settings).await,
