@@ -80,9 +80,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     if let Some((_, why)) = &opened.volatile {
-        tracing::error!(why, "the data directory cannot be used; nothing is kept beyond the end of this process");
-        cli::warn(&[format!("nothing is kept beyond the end of this process: {why}")]);
+        tracing::error!(why, "the data directory cannot be used; nothing is kept");
         engine = engine.volatile(why);
+        cli::warn(&engine.warnings());
     }
     let done = cli::run(arguments.command, &engine, &settings, arguments.json, findings).await;
     if let Err(error) = &done {

@@ -47,24 +47,22 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
     }
     let (stop, stopping) = watch::channel(false);
     let guard = Guard { allowed_origins: settings.allowed_origins() };
-    let router = Http::new(engine.clone(), &settings.user, stopping).router(guard);
-    let (drained, drain) = watch::channel(false);
+    let router = Http::new(engine.clone(), &settings.user, stopping.clone()).router(guard);
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
         stopped.await;
         let _ = stop.send(true);
-        let _ = drained.send(true);
     });
     tokio::select! {
         done = server => done?,
-        () = overdue(drain) => tracing::warn!("requests under way were broken off"),
+        () = overdue(stopping) => tracing::warn!("requests under way were broken off"),
     }
     tracing::info!("stopped");
     Ok(())
 }
 
 /// Completes when the end of the server has been asked for too long ago.
-async fn overdue(mut drain: watch::Receiver<bool>) {
-    let _ = drain.wait_for(|drained| *drained).await;
+async fn overdue(mut stopping: watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
     tokio::time::sleep(DRAIN_MAX).await;
 }
 
