@@ -32,7 +32,7 @@ use crate::mcp::Mcp;
 use crate::turn::Turns;
 
 /// Every route there is, besides `/mcp`.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(session::routes());
     routes.extend(checkpoint::routes());
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes
 }
 
-/// Method, path and engine method of every route: what must be tested on all of them is tested on this list.
+/// Method, path and operation of every route: what must be tested on all of them is tested on this list.
 pub fn operations() -> Vec<(axum::http::Method, &'static str, &'static str)> {
     routes().into_iter().map(|route| (route.method, route.path, route.operation)).collect()
 }

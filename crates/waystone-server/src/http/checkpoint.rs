@@ -8,7 +8,7 @@ use waystone_core::api::{
     CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SaveStatus,
     SavedCheckpoint,
 };
-use waystone_core::id::{CheckpointId, SessionId};
+use waystone_core::id::{CheckpointId, IdempotencyKey, SessionId};
 
 use super::Http;
 use super::extract::{Body, Id, Query};
@@ -50,7 +50,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn saving(route: Route) -> Route {
     route
-        .header(IDEMPOTENCY_KEY, "The same as `idempotencyKey` in the body.")
+        .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotencyKey` in the body.")
         .body::<SaveCheckpoint>()
         .replies::<SavedCheckpoint>(201)
         .replies::<SavedCheckpoint>(200)

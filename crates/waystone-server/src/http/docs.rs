@@ -58,7 +58,7 @@ fn section(page: &mut String, route: &Route) {
         let _ = write!(page, "<h4>Query</h4>{}", fields(query));
     }
     if !route.headers.is_empty() {
-        let rows = route.headers.iter().map(|(name, about)| row(name, "string", true, about));
+        let rows = route.headers.iter().map(|header| row(header.name, "string", true, header.description));
         let _ = write!(page, "<h4>Headers</h4><table>{}</table>", rows.collect::<String>());
     }
     if let Some(body) = &route.body {

@@ -40,7 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/events", "list_events", subscribe)
             .summary("Follow what changes, as server-sent events")
             .query::<Subscribe>()
-            .header(LAST_EVENT_ID, "The number of the last event that was seen.")
+            .header::<u64>(LAST_EVENT_ID, "The number of the last event that was seen.")
             .replies_text(
                 "text/event-stream",
                 "Events with `id`, `event` (what became true) and `data` (a JSON object). On a store that ends with the \

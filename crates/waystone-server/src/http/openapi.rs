@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use waystone_core::api::ErrorReply;
+use waystone_core::id::SessionId;
 
-use super::route::Route;
+use super::route::{Header, Route};
 use crate::schema;
 
 /// An OpenAPI 3.1 document.
@@ -26,7 +27,7 @@ async fn openapi() -> impl IntoResponse {
     (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], document().to_string())
 }
 
-pub(crate) fn document() -> Value {
+fn document() -> Value {
     let mut paths = Map::new();
     for route in super::routes() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -76,7 +77,8 @@ fn operation_id(route: &Route) -> String {
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    let id = json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.:-]+$" });
+    // What stands in a path is an id, and all ids look alike.
+    let id = schema::of_request::<SessionId>().0;
     let path =
         route.path_parameters().map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id }));
     let query = route.query.as_ref().and_then(|query| query.get("properties")?.as_object()).into_iter().flatten();
@@ -85,8 +87,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         let description = schema.get("description").cloned().unwrap_or_default();
         json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
     });
-    let headers = route.headers.iter().map(|(name, description)| {
-        let schema = if *name == "Last-Event-ID" { json!({ "type": "integer", "minimum": 0 }) } else { id.clone() };
+    let headers = route.headers.iter().map(|Header { name, description, schema }| {
         json!({ "name": name, "in": "header", "required": false, "description": description, "schema": schema })
     });
     path.chain(query).chain(headers).collect()

@@ -19,19 +19,19 @@ use crate::schema;
 /// What every route may answer: the query or an id is wrong, the guard refuses, the method is another, the store cannot be used.
 const ANYWHERE: [u16; 4] = [400, 403, 405, 503];
 
-pub(crate) struct Route {
-    pub(crate) method: Method,
-    pub(crate) path: &'static str,
-    /// The engine method behind it, which is also its operation id.
-    pub(crate) operation: &'static str,
-    pub(crate) summary: &'static str,
-    pub(crate) handler: MethodRouter<Http>,
-    pub(crate) query: Option<Map<String, Value>>,
-    pub(crate) headers: Vec<(&'static str, &'static str)>,
-    pub(crate) body: Option<Map<String, Value>>,
-    pub(crate) replies: Vec<Reply>,
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// The engine method behind it, or what it does where there is none. Its operation id begins with it.
+    pub(super) operation: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) handler: MethodRouter<Http>,
+    pub(super) query: Option<Map<String, Value>>,
+    pub(super) headers: Vec<Header>,
+    pub(super) body: Option<Map<String, Value>>,
+    pub(super) replies: Vec<Reply>,
     /// Statuses of errors that this route gives besides [`ANYWHERE`].
-    pub(crate) errors: Vec<u16>,
+    pub(super) errors: Vec<u16>,
 }
 
 /// The query of a route that takes none.
@@ -43,16 +43,22 @@ async fn without_query(Query(NoQuery {}): Query<NoQuery>, request: Request, next
     next.run(request).await
 }
 
-pub(crate) struct Reply {
-    pub(crate) status: u16,
+pub(super) struct Header {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) schema: Map<String, Value>,
+}
+
+pub(super) struct Reply {
+    pub(super) status: u16,
     /// Empty if there is no body.
-    pub(crate) media_type: &'static str,
-    pub(crate) schema: Map<String, Value>,
-    pub(crate) description: String,
+    pub(super) media_type: &'static str,
+    pub(super) schema: Map<String, Value>,
+    pub(super) description: String,
 }
 
 impl Route {
-    pub(crate) fn new<H, T>(method: Method, path: &'static str, operation: &'static str, handler: H) -> Self
+    pub(super) fn new<H, T>(method: Method, path: &'static str, operation: &'static str, handler: H) -> Self
     where
         H: Handler<T, Http>,
         T: 'static,
@@ -72,59 +78,59 @@ impl Route {
         }
     }
 
-    pub(crate) fn summary(mut self, summary: &'static str) -> Self {
+    pub(super) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
+    pub(super) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(schema::of_request::<T>().0);
         self
     }
 
-    pub(crate) fn header(mut self, name: &'static str, description: &'static str) -> Self {
-        self.headers.push((name, description));
+    pub(super) fn header<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
+        self.headers.push(Header { name, description, schema: schema::of_request::<T>().0 });
         self
     }
 
-    pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
+    pub(super) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(schema::of_body::<T>());
         self.errors.extend([413, 415]);
         self
     }
 
-    pub(crate) fn replies<T: JsonSchema>(mut self, status: u16) -> Self {
+    pub(super) fn replies<T: JsonSchema>(mut self, status: u16) -> Self {
         let (schema, description) = schema::of_reply::<T>();
         self.replies.push(Reply { status, media_type: "application/json", schema, description });
         self
     }
 
     /// A reply that is not JSON.
-    pub(crate) fn replies_text(mut self, media_type: &'static str, description: &str) -> Self {
+    pub(super) fn replies_text(mut self, media_type: &'static str, description: &str) -> Self {
         let schema = Map::from_iter([("type".to_owned(), "string".into())]);
         self.replies.push(Reply { status: 200, media_type, schema, description: description.to_owned() });
         self
     }
 
     /// A reply that sends elsewhere.
-    pub(crate) fn redirects(mut self, to: &str) -> Self {
+    pub(super) fn redirects(mut self, to: &str) -> Self {
         let description = format!("It is at {to}.");
         self.replies.push(Reply { status: 307, media_type: "", schema: Map::new(), description });
         self
     }
 
-    pub(crate) fn errors(mut self, statuses: &[u16]) -> Self {
+    pub(super) fn errors(mut self, statuses: &[u16]) -> Self {
         self.errors.extend(statuses);
         self
     }
 
     /// The statuses of all errors that it gives, in order.
-    pub(crate) fn all_errors(&self) -> BTreeSet<u16> {
+    pub(super) fn all_errors(&self) -> BTreeSet<u16> {
         self.errors.iter().chain(&ANYWHERE).copied().collect()
     }
 
     /// What handles it, and refuses a query if it takes none.
-    pub(crate) fn into_handler(self) -> MethodRouter<Http> {
+    pub(super) fn into_handler(self) -> MethodRouter<Http> {
         match self.query {
             Some(_) => self.handler,
             None => self.handler.route_layer(middleware::from_fn(without_query)),
@@ -132,7 +138,7 @@ impl Route {
     }
 
     /// The names in braces.
-    pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 }
