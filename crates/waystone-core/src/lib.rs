@@ -7,7 +7,7 @@
 pub mod api;
 pub mod canon;
 pub mod clock;
-pub mod engine;
+mod engine;
 pub mod error;
 pub mod id;
 pub mod json;

@@ -183,7 +183,7 @@ fn path_or_null(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl LoadedCheckpoint {
-    pub fn new(checkpoint: Checkpoint, blob_path: Option<String>, context: Box<RawValue>) -> Self {
+    pub(crate) fn new(checkpoint: Checkpoint, blob_path: Option<String>, context: Box<RawValue>) -> Self {
         Self {
             id: checkpoint.checkpoint_id.clone(),
             name: checkpoint.metadata.name().map(str::to_owned),
