@@ -44,6 +44,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    OnStore(OnStore),
+    #[command(flatten)]
+    Plain(Plain),
+}
+
+/// Commands that need a store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OnStore {
     /// Serve an agent over MCP on standard input and output
     Mcp,
     /// Serve applications over REST and agents over MCP at /mcp
@@ -64,6 +73,11 @@ pub(crate) enum Command {
         #[arg(long)]
         repair: bool,
     },
+}
+
+/// Commands that need none.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plain {
     /// Look at settings
     #[command(subcommand)]
     Config(config::Command),
@@ -73,29 +87,26 @@ pub(crate) enum Command {
     Man { directory: PathBuf },
 }
 
-/// Runs a command that needs no store, if it is one.
-pub(crate) fn run_without_store(command: &Command, settings: &Settings, json: bool) -> anyhow::Result<bool> {
-    let mut program = Arguments::command();
+pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> anyhow::Result<()> {
     match command {
-        Command::Config(command) => config::run(command, settings, &render::Out { json })?,
-        Command::Completions { shell } => {
+        Plain::Config(command) => config::run(command, settings, &render::Out { json }),
+        Plain::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut program, "waystone", &mut script);
+            clap_complete::generate(*shell, &mut Arguments::command(), "waystone", &mut script);
             // Whoever reads only its beginning has had enough.
             let _ = std::io::stdout().write_all(&script);
+            Ok(())
         }
-        Command::Man { directory } => {
+        Plain::Man { directory } => {
             std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-            clap_mangen::generate_to(manual(program), directory)
+            clap_mangen::generate_to(manual(Arguments::command()), directory)
                 .with_context(|| format!("cannot write to {}", directory.display()))?;
             let first = directory.join("waystone.1");
             render::Out { json }.print(&serde_json::json!({ "directory": directory }), |_| {
                 format!("wrote {} and a page for each command", render::plain(&first.display().to_string()))
-            })?;
+            })
         }
-        _ => return Ok(false),
     }
-    Ok(true)
 }
 
 /// The program as man pages show it: settings once, in the first page.
@@ -110,9 +121,9 @@ fn manual(program: clap::Command) -> clap::Command {
 }
 
 /// Does what must be done before the store is opened. Returns what it found.
-pub(crate) fn prepare(command: &Command, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn prepare(command: &OnStore, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
     match command {
-        Command::Doctor { repair: true } => doctor::repair(root, clock),
+        OnStore::Doctor { repair: true } => doctor::repair(root, clock),
         _ => Ok(Vec::new()),
     }
 }
@@ -125,7 +136,7 @@ pub(crate) fn warn(warnings: &[String]) {
 }
 
 pub(crate) async fn run(
-    command: Command,
+    command: OnStore,
     engine: &Engine,
     settings: &Settings,
     json: bool,
@@ -133,13 +144,12 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let (out, scope) = (render::Out { json }, &Scope::local(&settings.user));
     match command {
-        Command::Mcp => serve::mcp(engine, settings).await,
-        Command::Serve => serve::http(engine, settings).await,
-        Command::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
-        Command::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
-        Command::Status => status::run(engine, scope, &out).await,
-        Command::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
-        Command::Config(_) | Command::Completions { .. } | Command::Man { .. } => Ok(()),
+        OnStore::Mcp => serve::mcp(engine, settings).await,
+        OnStore::Serve => serve::http(engine, settings).await,
+        OnStore::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
+        OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
+        OnStore::Status => status::run(engine, scope, &out).await,
+        OnStore::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
     }
 }
 

@@ -15,7 +15,7 @@ use waystone_core::Engine;
 use waystone_core::clock::Clock;
 use waystone_store::{OpenError, Sqlite};
 
-use cli::{Arguments, Command};
+use cli::{Arguments, Command, OnStore};
 use clock::SystemClock;
 use settings::Settings;
 
@@ -53,8 +53,8 @@ impl Opened {
 
 /// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
 /// goes with the process; a person is told at once.
-fn open(settings: &Settings, command: &Command, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
-    let is_server = matches!(command, Command::Mcp | Command::Serve);
+fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
+    let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
     match Sqlite::open(&settings.data_dir, clock.clone()) {
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
         Err(error @ OpenError::Unusable { .. }) if is_server => {
@@ -67,14 +67,16 @@ fn open(settings: &Settings, command: &Command, clock: &Arc<SystemClock>) -> any
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = Settings::load(&arguments.settings, !matches!(arguments.command, Command::Serve))?;
+    let has_place = !matches!(arguments.command, Command::OnStore(OnStore::Serve));
+    let settings = Settings::load(&arguments.settings, has_place)?;
     cli::warn(&settings.warnings);
-    if cli::run_without_store(&arguments.command, &settings, arguments.json)? {
-        return Ok(());
-    }
+    let command = match arguments.command {
+        Command::Plain(command) => return cli::run_plain(&command, &settings, arguments.json),
+        Command::OnStore(command) => command,
+    };
     let clock = Arc::new(SystemClock);
-    let findings = cli::prepare(&arguments.command, &settings.data_dir, &(clock.clone() as Arc<dyn Clock>))?;
-    let opened = open(&settings, &arguments.command, &clock)?;
+    let findings = cli::prepare(&command, &settings.data_dir, &(clock.clone() as Arc<dyn Clock>))?;
+    let opened = open(&settings, &command, &clock)?;
     if let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }
@@ -84,7 +86,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         engine = engine.volatile(why);
         cli::warn(&engine.warnings());
     }
-    let done = cli::run(arguments.command, &engine, &settings, arguments.json, findings).await;
+    let done = cli::run(command, &engine, &settings, arguments.json, findings).await;
     if let Err(error) = &done {
         let code = error.downcast_ref::<waystone_core::Error>().map(waystone_core::Error::code);
         tracing::info!(code, "the command failed");
