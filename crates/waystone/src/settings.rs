@@ -1,20 +1,25 @@
 //! Settings: one table from which flags, variables, keys of `config.json`, help and schema are made.
 //!
 //! Later wins: defaults, `config.json` in the data directory, the environment, flags. This is the only place that reads the
-//! environment.
+//! environment. What the table looks like to clap is in [`flag`], to an editor in [`schema`], and how layers are read and checked
+//! in [`layer`].
 
+mod flag;
 mod layer;
 mod project;
+mod schema;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
 use waystone_core::id::ProjectId;
 use waystone_core::{Error, Limits};
+
+pub(crate) use flag::{Flags, HEADING};
+pub(crate) use schema::schema;
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +30,8 @@ pub(crate) enum Kind {
     /// Origins of web pages as browsers send them, in a variable separated by commas.
     Origins,
     OneOf(&'static [&'static str]),
-}
-
-impl Kind {
-    fn placeholder(self) -> &'static str {
-        match self {
-            Self::Text => "TEXT",
-            Self::Number(..) => "N",
-            Self::Origins => "A,B",
-            Self::OneOf(_) => "CHOICE",
-        }
-    }
+    /// An address of this machine that only this machine reaches.
+    Loopback,
 }
 
 #[derive(Debug)]
@@ -54,8 +50,6 @@ const BYTES_MAX: u64 = 1 << 50;
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
-/// What settings stand under in help.
-pub(crate) const HEADING: &str = "Settings";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
@@ -120,7 +114,7 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         key: "host",
         variable: "WAYSTONE_HOST",
         aliases: &[],
-        kind: Kind::Text,
+        kind: Kind::Loopback,
         default: || json!("127.0.0.1"),
         about: "The address `serve` listens on; only this machine's own are possible",
     },
@@ -155,14 +149,6 @@ impl Setting {
         kebab_case(self.key)
     }
 
-    fn shown_default(&self) -> String {
-        match (self.default)() {
-            Value::String(text) => format!(" [default: {text}]"),
-            Value::Number(number) => format!(" [default: {number}]"),
-            _ => String::new(),
-        }
-    }
-
     /// `dataDir` says where the file is, so it cannot stand in it.
     pub(crate) fn is_in_file(&self) -> bool {
         self.key != DATA_DIR
@@ -178,62 +164,6 @@ pub(crate) fn kebab_case(name: &str) -> String {
         flag.push(c.to_ascii_lowercase());
         flag
     })
-}
-
-/// What was given as flags.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Flags(Map<String, Value>);
-
-impl Args for Flags {
-    fn augment_args(command: Command) -> Command {
-        SETTINGS.iter().fold(command, |command, setting| {
-            let help = format!("{}{} [env: {}]", setting.about, setting.shown_default(), setting.variable);
-            let mut arg = Arg::new(setting.key)
-                .long(setting.flag())
-                .value_name(setting.kind.placeholder())
-                .global(true)
-                .help_heading(HEADING)
-                .hide_short_help(setting.key != DATA_DIR)
-                .help(help.clone())
-                // Man pages show only this of what short help hides.
-                .long_help(help)
-                .action(ArgAction::Set);
-            if let Kind::OneOf(choices) = setting.kind {
-                arg = arg.value_parser(PossibleValuesParser::new(choices));
-            }
-            if setting.key == DATA_DIR {
-                arg = arg.alias("storage-path");
-            }
-            command.arg(arg)
-        })
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Flags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut flags = Map::new();
-        for setting in &SETTINGS {
-            if let Some(text) = matches.get_one::<String>(setting.key) {
-                let value = layer::parse(setting, text).map_err(|error| {
-                    clap::Error::raw(
-                        clap::error::ErrorKind::ValueValidation,
-                        format!("--{}: {error}\n", setting.flag()),
-                    )
-                })?;
-                flags.insert(setting.key.to_owned(), value);
-            }
-        }
-        Ok(Self(flags))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
 }
 
 #[derive(Debug)]
@@ -295,6 +225,10 @@ impl Settings {
         self.values[key].as_str().unwrap_or_default()
     }
 
+    pub(crate) fn host(&self) -> IpAddr {
+        self.text("host").parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.values["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
     }
@@ -308,31 +242,4 @@ impl Settings {
 fn default_data_dir() -> anyhow::Result<PathBuf> {
     let base = directories::BaseDirs::new().context("there is no home directory; set WAYSTONE_DATA_DIR")?;
     Ok(base.data_dir().join("waystone"))
-}
-
-/// The schema of `config.json`.
-pub(crate) fn schema() -> Value {
-    let own = json!({ "type": "string", "description": "Where this schema is, for editors; it has no effect." });
-    let properties = SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| {
-        let mut property = match setting.kind {
-            Kind::Text => json!({ "type": "string" }),
-            Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
-            Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
-            Kind::OneOf(choices) => json!({ "enum": choices }),
-        };
-        property["description"] =
-            json!(format!("{}. Variable {}, flag --{}.", setting.about, setting.variable, setting.flag()));
-        let default = (setting.default)();
-        if !default.is_null() {
-            property["default"] = default;
-        }
-        (setting.key.to_owned(), property)
-    });
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Waystone configuration: config.json in the data directory",
-        "type": "object",
-        "additionalProperties": false,
-        "properties": std::iter::once((SCHEMA.to_owned(), own)).chain(properties).collect::<Map<_, _>>(),
-    })
 }

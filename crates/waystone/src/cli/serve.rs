@@ -1,12 +1,12 @@
 //! `waystone mcp` and `waystone serve`
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use waystone_core::{Engine, Error};
+use waystone_core::Engine;
 use waystone_server::http::{Guard, Http};
 use waystone_server::mcp::Mcp;
 
@@ -25,15 +25,7 @@ pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<
 }
 
 pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
-    let given = settings.text("host");
-    let host = given.parse::<IpAddr>();
-    let host =
-        host.map_err(|_| Error::InvalidInput(format!("host: `{given}` is not an address, such as 127.0.0.1")))?;
-    if !host.is_loopback() {
-        let message = format!("host: {host} can be reached from other machines, and there are no API keys yet");
-        return Err(Error::InvalidInput(message).into());
-    }
-    let socket = SocketAddr::new(host, settings.port());
+    let socket = SocketAddr::new(settings.host(), settings.port());
     let listener = TcpListener::bind(socket).await.map_err(|error| Failure {
         code: "CONFLICT",
         message: format!("cannot listen on {socket}: {error}"),

@@ -1,7 +1,7 @@
 //! The layers that settings come from, and how they are put on top of each other.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
@@ -19,7 +19,7 @@ const USER: [&str; 2] = ["USER", "USERNAME"];
 /// A value from a flag or a variable.
 pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let value = match setting.kind {
-        Kind::Text | Kind::OneOf(_) => json!(text),
+        Kind::Text | Kind::OneOf(_) | Kind::Loopback => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
         Kind::Origins => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
     };
@@ -44,6 +44,15 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
         }
         Kind::OneOf(choices) if value.as_str().is_some_and(|text| choices.contains(&text)) => Ok(()),
         Kind::OneOf(choices) => Err(format!("{value} is not one of {}", choices.join(", "))),
+        Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),
+    }
+}
+
+fn check_loopback(text: &str) -> Result<(), String> {
+    match text.parse::<IpAddr>() {
+        Ok(address) if address.is_loopback() => Ok(()),
+        Ok(address) => Err(format!("{address} can be reached from other machines, and there are no API keys yet")),
+        Err(_) => Err(format!("`{text}` is not an address, such as 127.0.0.1")),
     }
 }
 

@@ -61,6 +61,8 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     check(r#"{ "logLevel": "loud" }"#, &["logLevel", "off, error, warn"]);
     check(r#"{ "dataDir": "/x" }"#, &["dataDir"]);
     check(r#"{ "port": 1, "port": 2 }"#, &["duplicate key"]);
+    check(r#"{ "host": "example.com" }"#, &["host", "`example.com` is not an address"]);
+    check(r#"{ "host": "0.0.0.0" }"#, &["host", "no API keys yet"]);
     check("[]", &["a JSON object"]);
     check(r#"{ "allowedOrigins": ["https://a.example", "*"] }"#, &["allowedOrigins", r#"\"*\" is not an origin"#]);
     check(r#"{ "allowedOrigins": "https://a.example" }"#, &["allowedOrigins", "is not a list"]);

@@ -1,0 +1,32 @@
+//! The table of settings as a JSON schema, for editors of `config.json`.
+
+use serde_json::{Map, Value, json};
+
+use super::{Kind, SCHEMA, SETTINGS};
+
+/// The schema of `config.json`.
+pub(crate) fn schema() -> Value {
+    let own = json!({ "type": "string", "description": "Where this schema is, for editors; it has no effect." });
+    let properties = SETTINGS.iter().filter(|setting| setting.is_in_file()).map(|setting| {
+        let mut property = match setting.kind {
+            Kind::Text | Kind::Loopback => json!({ "type": "string" }),
+            Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
+            Kind::OneOf(choices) => json!({ "enum": choices }),
+        };
+        property["description"] =
+            json!(format!("{}. Variable {}, flag --{}.", setting.about, setting.variable, setting.flag()));
+        let default = (setting.default)();
+        if !default.is_null() {
+            property["default"] = default;
+        }
+        (setting.key.to_owned(), property)
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Waystone configuration: config.json in the data directory",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": std::iter::once((SCHEMA.to_owned(), own)).chain(properties).collect::<Map<_, _>>(),
+    })
+}
