@@ -199,3 +199,15 @@ pub trait Store: Send + Sync {
 }
 
 pub type SharedStore = Arc<dyn Store>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_of_an_actor_is_kept_than_its_length() {
+        let check = |name: &str, kept: &str| assert_eq!(Scope::local(name).actor, kept);
+        check("é", "é");
+        check(&"é".repeat(ACTOR_LENGTH_MAX + 1), &"é".repeat(ACTOR_LENGTH_MAX));
+    }
+}

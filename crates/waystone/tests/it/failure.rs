@@ -52,6 +52,10 @@ fn every_failure_is_an_object_with_a_hint_when_json_is_asked_for() {
     check(&["status"], ("WAYSTONE_PORT", "abc"), wrong, 2, "WAYSTONE_PORT: `abc` is not a whole number");
     check(&["status"], ("WAYSTONE_PROJECT", "a/b"), wrong, 2, "project");
     check(&["checkpoint", "save", path], none, wrong, 2, "it is not a JSON object");
+    let large = directory.path().join("large");
+    fs::write(&large, " ".repeat(2 << 20)).unwrap();
+    let (large, limit) = (large.to_str().unwrap(), ("WAYSTONE_MAX_CONTEXT_BYTES", "10"));
+    check(&["checkpoint", "save", large], limit, "PAYLOAD_TOO_LARGE", 1, "the file has 1048587 bytes, at most 1048586");
     check(&["checkpoint", "save", "/no/such/file"], none, wrong, 2, "cannot open /no/such/file");
     check(&["status"], ("WAYSTONE_DATA_DIR", path), unusable, 3, "cannot use");
     check(&["session", "show", "nope"], none, "SESSION_NOT_FOUND", 1, "nope");
@@ -135,6 +139,19 @@ fn what_is_deleted_must_exist_and_be_confirmed() {
     let loads = "SELECT count(*) FROM operation WHERE kind = 'checkpoint.loaded'";
     let loads: i64 = audit::open(&data).query_row(loads, [], |row| row.get(0)).unwrap();
     assert_eq!(loads, 0, "to ask about a checkpoint is not to load it");
+}
+
+#[test]
+fn what_a_save_left_out_is_told_on_standard_error() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));
+    fs::write(&file, r#"{"n":1}"#).unwrap();
+    let save = ["checkpoint", "save", "s", file.to_str().unwrap()];
+    assert!(run(&data, &save, |_| {}).status.success());
+    let again = run(&data, &[&save[..], &["--name", "x"]].concat(), |_| {});
+    assert!(stderr(&again).starts_with("warning: metadata was not kept"), "{}", stderr(&again));
+    let said = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert!(said.starts_with("unchanged, kept ") && said.lines().count() == 1, "{said}");
 }
 
 #[test]
