@@ -5,19 +5,20 @@
 //! its own hash and holds that of the frame after it: no changed byte goes unnoticed. What is in it came from the database and
 //! is compared with it in `sqlite/mirror.rs`.
 
+mod columns;
 mod name;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{compress, decompress};
 
 use crate::platform::{create_private_dir, sync_directory};
+pub(crate) use columns::{Columns, hex, unhex};
 pub(crate) use name::{SUFFIX, path_of};
 
 const FORMAT: u32 = 1;
@@ -29,15 +30,24 @@ const HASH_BYTES: usize = 32;
 const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
 const INDEX_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A row by the names of its columns. Bytes are `{"hex": …}`.
-pub(crate) type Columns = Map<String, Value>;
-
 /// A group of checkpoints, as either copy holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Group {
     pub(crate) row: Columns,
     pub(crate) session: Columns,
     pub(crate) checkpoints: Vec<Saved>,
+}
+
+impl Group {
+    /// Where its file is, from the data directory; nowhere when an id is missing.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        Some(path_of(self.session.text("id")?, self.row.text("id")?))
+    }
+
+    /// The number of the newest change that is in it.
+    pub(crate) fn changed_seq(&self) -> i64 {
+        self.row.number("changed_seq").unwrap_or(0)
+    }
 }
 
 /// A checkpoint with its text; without it when that is damaged in this copy.
@@ -50,14 +60,9 @@ pub(crate) struct Saved {
 impl Saved {
     /// Whether `text` is what was saved.
     pub(crate) fn is_text(&self, text: &[u8]) -> bool {
-        let length = self.columns.get("raw_bytes").and_then(Value::as_u64);
-        length == Some(text.len() as u64) && self.columns.get("raw_hash").and_then(hash_of) == Some(Hash::of(text))
+        let length = self.columns.number("raw_bytes").and_then(|length| usize::try_from(length).ok());
+        length == Some(text.len()) && self.columns.hash("raw_hash") == Some(Hash::of(text))
     }
-}
-
-fn hash_of(value: &Value) -> Option<Hash> {
-    let bytes = hex::decode(value.get("hex")?.as_str()?).ok()?;
-    Some(Hash(bytes.try_into().ok()?))
 }
 
 #[derive(Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 //! other's way. What each method does is in the file of its noun.
 
 mod checkpoint;
+mod columns;
 mod connection;
 mod cursor;
 mod damage;

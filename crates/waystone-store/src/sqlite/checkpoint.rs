@@ -14,7 +14,7 @@ use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, Packed};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
-use super::error::{DbResult, unreadable};
+use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
 use super::session;
 use super::writer::Access;
@@ -101,7 +101,6 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         let text: Option<String> = row.get(column)?;
         text.map(|text| text.parse()).transpose().map_err(|error: String| unreadable("an id", error))
     }
-    let required = || unreadable("an id", "it is missing");
     let metadata =
         String::from_utf8_lossy(row.get_ref(5)?.as_bytes_or_null().ok().flatten().unwrap_or_default()).into_owned();
     // What is said of a checkpoint does not keep it from being found; `doctor` puts it right.
@@ -110,9 +109,9 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         Metadata::default()
     });
     Ok(Checkpoint {
-        checkpoint_id: id(row, 0)?.ok_or_else(required)?,
-        session_id: id(row, 1)?.ok_or_else(required)?,
-        project_id: id(row, 2)?.ok_or_else(required)?,
+        checkpoint_id: id(row, 0)?.ok_or_else(missing_id)?,
+        session_id: id(row, 1)?.ok_or_else(missing_id)?,
+        project_id: id(row, 2)?.ok_or_else(missing_id)?,
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
         metadata,

@@ -12,8 +12,8 @@ use waystone_core::canon::hash_object;
 use waystone_core::store::CheckedGroup;
 
 use super::damage;
-use super::error::DbResult;
-use super::mirror::{changed_seq, holds_more, is_same, path_of, read_file, read_group};
+use super::error::{DbResult, missing_id};
+use super::mirror::{holds_more, is_same, read_file, read_group};
 use crate::directory::DataDirectory;
 use crate::mirror::{Group, SUFFIX, Saved};
 
@@ -45,14 +45,14 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
         .optional()?;
     let Some((key, is_dirty, left)) = found else { return Ok(None) };
     let Some(group) = read_group(db, key)? else { return Ok(None) };
-    let path = path_of(&group)?;
+    let path = group.path().ok_or_else(missing_id)?;
     let (mut damage, mut has_copy, mut is_ahead) = (None, false, false);
     match read_file(&directory.root().join(&path)) {
         Err(error) => damage = Some(format!("it cannot be read: {error}")),
         Ok(Err(damaged)) => damage = Some(damaged.to_string()),
-        Ok(Ok(copy)) if copy.row.get("id") != group.row.get("id") => damage = Some("it is another group's".to_owned()),
+        Ok(Ok(copy)) if copy.row.id() != group.row.id() => damage = Some("it is another group's".to_owned()),
         Ok(Ok(copy)) => {
-            is_ahead = holds_more(&copy, &group) || changed_seq(&copy) > changed_seq(&group);
+            is_ahead = holds_more(&copy, &group) || copy.changed_seq() > group.changed_seq();
             has_copy = true;
             if !is_same(db, &group, &copy)? {
                 damage = Some(difference(&group, &copy));
@@ -61,20 +61,17 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
     }
     let lags_behind = is_dirty && (has_copy || !directory.root().join(&path).exists());
     damage = damage.filter(|_| is_ahead || !lags_behind);
-    let damaged = group.checkpoints.iter().filter(|saved| !is_whole(saved)).map(id_of).collect();
+    let damaged =
+        group.checkpoints.iter().filter(|saved| !is_whole(saved)).map(|saved| saved.columns.id().to_owned()).collect();
     let checkpoints = group.checkpoints.len() as u64;
     Ok(Some(Diagnosis { key, checkpoints, left, path, damage, has_copy, is_ahead, damaged }))
 }
 
 fn difference(group: &Group, copy: &Group) -> String {
-    match changed_seq(group) == changed_seq(copy) {
+    match group.changed_seq() == copy.changed_seq() {
         true => "it differs from the database".to_owned(),
         false => "it holds another state than the database".to_owned(),
     }
-}
-
-fn id_of(saved: &Saved) -> String {
-    saved.columns.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A parsed context takes many times its size. The text of a larger one is proven by its own hash; the other is compared with the file's.
@@ -87,8 +84,7 @@ fn is_whole(saved: &Saved) -> bool {
         return true;
     }
     let Ok(Value::Object(context)) = waystone_core::json::parse_trusted(text) else { return false };
-    let hash = hash_object(&context).map(|hash| hash.to_string());
-    hash.as_deref() == saved.columns.get("context_hash").and_then(|value| value.get("hex")).and_then(Value::as_str)
+    hash_object(&context) == saved.columns.hash("context_hash")
 }
 
 impl Diagnosis {

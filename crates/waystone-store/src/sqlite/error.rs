@@ -67,6 +67,10 @@ pub(crate) fn file_error(path: &Path, error: &io::Error) -> DbError {
     DbError::Refused(Error::StorageUnavailable { reason, message: format!("storage: {}: {error}", path.display()) })
 }
 
+pub(crate) fn missing_id() -> DbError {
+    unreadable("an id", "it is missing")
+}
+
 /// A stored value is not what we write.
 pub(crate) fn unreadable(what: &str, error: impl std::fmt::Display) -> DbError {
     DbError::Refused(Error::StorageUnavailable {

@@ -12,12 +12,13 @@ use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, pack, pack_delta};
 use waystone_core::store::Scope;
 
+use super::columns::{find, insert, update};
 use super::connection::{open_untouched, open_writer};
 use super::doctor::list_files;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, next_row_seq};
 use super::migration::make;
-use super::mirror::{changed_seq, insert, path_of, read_file, read_group, recount, to_sql};
+use super::mirror::{read_file, read_group, recount};
 use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -90,7 +91,7 @@ impl Import<'_> {
         let (mut sources, total) = (Vec::new(), 2 * files.len() as u64);
         for (done, path) in files.into_iter().enumerate() {
             match read_file(&directory.root().join(&path)) {
-                Ok(Ok(group)) if path_of(&group)? == path => {
+                Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
                     self.survey(&group)?;
                     sources.push(Source { path, first_seq: seqs(&group).min().unwrap_or(i64::MAX) });
                 }
@@ -127,11 +128,11 @@ impl Import<'_> {
     }
 
     fn survey(&mut self, group: &Group) -> DbResult<()> {
-        let (id, changed) = (text(&group.session, "id").to_owned(), changed_seq(group));
+        let (id, changed) = (group.session.id().to_owned(), group.changed_seq());
         let mut is_renumbered = false;
         for saved in &group.checkpoints {
-            let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
-            let own = text(&saved.columns, "id");
+            let seq = saved.columns.seq().unwrap_or(0);
+            let own = saved.columns.id();
             let is_ours = *self.seqs.entry(seq).or_insert_with(|| own.to_owned()) == own;
             is_renumbered |= !is_ours || is_anothers(self.db, seq, own)?;
         }
@@ -172,9 +173,8 @@ impl Import<'_> {
             let added = group.and_then(|group| {
                 let Some(mut group) = group else { return Ok(()) };
                 group.checkpoints.retain(|saved| {
-                    let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
-                    saved.text.is_some()
-                        && is_anothers(self.db, seq, text(&saved.columns, "id")).is_ok_and(|taken| !taken)
+                    let seq = saved.columns.seq().unwrap_or(0);
+                    saved.text.is_some() && is_anothers(self.db, seq, saved.columns.id()).is_ok_and(|taken| !taken)
                 });
                 self.add_group(&group).map_err(|error| error.to_string())
             });
@@ -197,37 +197,37 @@ impl Import<'_> {
 
     /// Where a file holds a newer state than the database does, what was deleted since is deleted, and the session is as it was then.
     fn take_newer_state(&self, group: &Group, space: i64) -> DbResult<()> {
-        let (session, changed) = (text(&group.session, "id"), changed_seq(group));
+        let (session, changed) = (group.session.id(), group.changed_seq());
         let taken = self.db.execute(
             "UPDATE checkpoint_group SET changed_seq = ?4, mirrored_seq = 0
              WHERE id = ?3 AND changed_seq < ?4 AND session = (SELECT key FROM session WHERE space = ?1 AND id = ?2)",
-            params![space, session, text(&group.row, "id"), changed],
+            params![space, session, group.row.id(), changed],
         )?;
         if taken == 0 {
             return Ok(());
         }
         for saved in &group.checkpoints {
-            update(self.db, "checkpoint", space, &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
+            take(self.db, "checkpoint", &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
         }
         match self.sessions.get(session).filter(|known| known.changed == changed) {
             Some(known) => {
-                update(self.db, "session", space, &known.columns, &["name", "tags", "archived_at_ms", "archived_seq"])
+                take(self.db, "session", &known.columns, &["name", "tags", "archived_at_ms", "archived_seq"])
             }
             None => Ok(()),
         }
     }
 
     fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
-        let space = group.row.get("space").and_then(Value::as_i64).unwrap_or(1);
+        let space = group.row.space();
         let mut is_new = false;
         for saved in &group.checkpoints {
-            is_new |= find(self.db, "checkpoint", space, text(&saved.columns, "id"))?.is_none();
+            is_new |= find(self.db, "checkpoint", space, saved.columns.id())?.is_none();
         }
         self.take_newer_state(group, space)?;
         if !is_new {
             return Ok((0, Vec::new()));
         }
-        let id = text(&group.session, "id");
+        let id = group.session.id();
         let known = self.sessions.get(id);
         let mut findings = Vec::new();
         let session = match find(self.db, "session", space, id)? {
@@ -236,7 +236,7 @@ impl Import<'_> {
                 findings.push(finding(FindingKind::Restored, id, "a session came back from its files"));
                 let mut columns = known.map_or_else(|| group.session.clone(), |known| known.columns.clone());
                 columns.remove("key");
-                columns.insert("head".to_owned(), Value::Null);
+                columns.set("head", Value::Null);
                 insert(self.db, "session", &columns)?
             }
         };
@@ -245,7 +245,7 @@ impl Import<'_> {
         let mut previous: Option<Link<'_>> = None;
         let mut count = 0;
         for saved in &group.checkpoints {
-            let id = text(&saved.columns, "id");
+            let id = saved.columns.id();
             if find(self.db, "checkpoint", space, id)?.is_some() {
                 continue;
             }
@@ -269,31 +269,18 @@ fn is_anothers(db: &Connection, seq: i64, id: &str) -> DbResult<bool> {
     Ok(db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
 }
 
-/// Gives rows those of `columns` that are named.
-fn update(db: &Connection, table: &str, space: i64, columns: &Columns, names: &[&str]) -> DbResult<()> {
-    for name in names {
-        let sql = format!("UPDATE {table} SET {name} = ?3 WHERE space = ?1 AND id = ?2");
-        let value = to_sql(columns.get(*name).unwrap_or(&Value::Null));
-        db.prepare_cached(&sql)?.execute(params![space, text(columns, "id"), value])?;
-    }
-    Ok(())
-}
-
-fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
-    columns.get(name).and_then(Value::as_str).unwrap_or_default()
+/// Gives the row with the same id those of `columns` that are named.
+fn take(db: &Connection, table: &str, columns: &Columns, names: &[&str]) -> DbResult<()> {
+    let key = find(db, table, columns.space(), columns.id())?;
+    names.iter().try_for_each(|name| update(db, table, key, name, columns.get(name).unwrap_or(&Value::Null)))
 }
 
 fn seqs(group: &Group) -> impl Iterator<Item = i64> {
-    group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64())
+    group.checkpoints.iter().filter_map(|saved| saved.columns.seq())
 }
 
 fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
     Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
-}
-
-fn find(db: &Connection, table: &str, space: i64, id: &str) -> DbResult<Option<i64>> {
-    let sql = format!("SELECT key FROM {table} WHERE space = ?1 AND id = ?2");
-    Ok(db.prepare_cached(&sql)?.query_row(params![space, id], |row| row.get(0)).optional()?)
 }
 
 fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
@@ -301,16 +288,16 @@ fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
         .prepare_cached(
             "UPDATE checkpoint_group SET changed_seq = max(changed_seq, ?3) WHERE session = ?1 AND id = ?2 RETURNING key",
         )?
-        .query_row(params![session, text(&group.row, "id"), changed_seq(group)], |row| row.get(0))
+        .query_row(params![session, group.row.id(), group.changed_seq()], |row| row.get(0))
         .optional()?;
     if let Some(key) = found {
         return Ok(key);
     }
     let mut columns = group.row.clone();
     columns.remove("key");
-    columns.insert("session".to_owned(), session.into());
+    columns.set("session", session);
     // Its rows get other keys, so the file is written anew.
-    columns.insert("mirrored_seq".to_owned(), 0.into());
+    columns.set("mirrored_seq", 0);
     insert(db, "checkpoint_group", &columns)
 }
 
@@ -339,16 +326,16 @@ fn add_checkpoint(
     let packed = packed.map_err(|error| unreadable("a context", error))?;
     let mut columns = saved.columns.clone();
     columns.remove("key");
-    let space = columns.get("space").and_then(Value::as_i64).unwrap_or(1);
-    let parent = find(db, "checkpoint", space, text(&columns, "parent_id"))?;
+    let space = columns.space();
+    let parent = find(db, "checkpoint", space, columns.text("parent_id").unwrap_or_default())?;
     if is_renumbered {
-        columns.insert("seq".to_owned(), next_row_seq(db, &Scope { space, actor: String::new() })?.into());
+        columns.set("seq", next_row_seq(db, &Scope { space, actor: String::new() })?);
     }
-    let base = previous.map(|link| link.key);
-    let own = json!({
-        "session": session, "group_key": group, "parent": parent, "base": base, "size_bytes": packed.bytes.len(),
-    });
-    columns.extend(own.as_object().cloned().unwrap_or_default());
+    columns.set("session", session);
+    columns.set("group_key", group);
+    columns.set("parent", parent);
+    columns.set("base", previous.map(|link| link.key));
+    columns.set("size_bytes", packed.bytes.len());
     let key = insert(db, "checkpoint", &columns)?;
     db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
         .execute(params![key, packed.bytes])?;
