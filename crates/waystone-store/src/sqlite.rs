@@ -4,6 +4,7 @@
 mod checkpoint;
 mod columns;
 mod connection;
+mod counter;
 mod cursor;
 mod damage;
 mod doctor;

@@ -24,7 +24,7 @@ use crate::directory::DataDirectory;
 use crate::lock::lock_within;
 use crate::mirror::{self, Columns, Group, Saved};
 use crate::platform::{create_private_dir, open_private_file};
-pub(crate) use heal::{Trust, heal, is_same, recount};
+pub(crate) use heal::{Trust, heal, is_same};
 
 /// A group whose file is written, and the number of the newest change that is in it.
 pub(crate) type Mirrored = (i64, i64);

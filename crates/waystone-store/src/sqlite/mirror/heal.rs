@@ -8,7 +8,8 @@ use super::{read_file, read_group};
 use crate::directory::DataDirectory;
 use crate::mirror::{Columns, Group, Saved};
 use crate::sqlite::columns::{to_sql, update};
-use crate::sqlite::error::{DbError, DbResult, missing_id, unreadable};
+use crate::sqlite::counter::recount;
+use crate::sqlite::error::{DbResult, missing_id, unreadable};
 
 /// How much of a file's copy counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,22 +148,4 @@ fn write_text(db: &Connection, key: Option<i64>, copy: &Saved) -> DbResult<()> {
         params![key, packed.bytes],
     )?;
     Ok(())
-}
-
-/// Counts anew what sessions and the space keep count of.
-pub(crate) fn recount(db: &Connection) -> DbResult<()> {
-    db.execute_batch(
-        "UPDATE session AS s SET
-             head = (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1),
-             checkpoint_count = (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL),
-             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key);
-         UPDATE checkpoint_group AS g SET
-             checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key)),
-             raw_bytes = max(raw_bytes, (SELECT coalesce(sum(raw_bytes), 0) FROM checkpoint WHERE group_key = g.key));
-         UPDATE space AS p SET
-             session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
-             checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
-             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space);",
-    )
-    .map_err(DbError::from)
 }
