@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
-use waystone_core::pack::{Base, Packed};
+use waystone_core::pack::decompress;
 
 use super::columns;
 use super::damage::is_damage;
@@ -153,25 +152,23 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
          WHERE c.group_key = ?1 ORDER BY c.seq",
     )?;
     let mut rows = statement.query(params![key])?;
-    let mut texts: HashMap<i64, (Base, Arc<[u8]>)> = HashMap::new();
+    let mut texts: HashMap<i64, Arc<[u8]>> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
-        let columns = columns::read(row)?;
-        let decoded: Option<Arc<[u8]>> = decode(db, row, &texts)?.map(Arc::from);
-        let id = columns.id().parse().ok();
+        let decoded = read_text(db, row, &texts)?;
         // What follows is proven by its own hash, also when the hash of this one is damaged.
-        if let (Some(text), Some(id)) = (&decoded, id) {
-            texts.insert(row.get("key")?, (Base { id, raw_hash: Hash::of(text) }, Arc::clone(text)));
+        if let Some(text) = &decoded {
+            texts.insert(row.get("key")?, Arc::clone(text));
         }
-        let mut saved = Saved { columns, text: None };
+        let mut saved = Saved { columns: columns::read(row)?, text: None };
         saved.text = decoded.filter(|text| saved.is_text(text));
         checkpoints.push(saved);
     }
     Ok(Some(Group { row, session, checkpoints }))
 }
 
-/// What the bytes of a checkpoint decode to, from the texts before it; `None` when they do not.
-fn decode(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)>) -> DbResult<Option<Vec<u8>>> {
+/// What the bytes of a checkpoint decode to, with the texts before it by their keys; `None` when they do not.
+fn read_text(db: &Connection, row: &Row<'_>, before: &HashMap<i64, Arc<[u8]>>) -> DbResult<Option<Arc<[u8]>>> {
     let bytes = db
         .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
@@ -180,12 +177,10 @@ fn decode(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)
         Err(error) if is_damage(&error) => None,
         bytes => bytes?,
     };
-    let base = row.get::<_, Option<i64>>("base")?.map(|key| texts.get(&key));
-    let (Some(bytes), Ok(raw_bytes)) = (bytes, row.get("raw_bytes")) else { return Ok(None) };
-    let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash([0; 32]), base };
-    Ok(match base {
-        None => packed(None).decode(&[]).ok(),
-        Some(Some((base, text))) => packed(Some(base.clone())).decode(text).ok(),
-        Some(None) => None,
-    })
+    let base: Option<&[u8]> = match row.get::<_, Option<i64>>("base")? {
+        Some(key) => before.get(&key).map(AsRef::as_ref),
+        None => Some(&[]),
+    };
+    let (Some(bytes), Some(base), Ok(raw_bytes)) = (bytes, base, row.get("raw_bytes")) else { return Ok(None) };
+    Ok(decompress(&bytes, raw_bytes, base).ok().map(Arc::from))
 }
