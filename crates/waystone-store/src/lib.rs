@@ -3,6 +3,7 @@
 //! This crate has the only SQL and the only code that touches data files. It has no policy: what is allowed and what is
 //! best comes in with each call.
 
+mod background;
 mod directory;
 mod lock;
 mod maintenance;

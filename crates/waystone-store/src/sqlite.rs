@@ -36,9 +36,10 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
 
 use crate::OpenError;
+use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
-use crate::maintenance::Maintenance;
+use crate::maintenance;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
 use error::file_error;
@@ -57,7 +58,7 @@ pub struct Sqlite {
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
-    held: Mutex<Option<(Maintenance, Presence)>>,
+    held: Mutex<Option<(Background, Presence)>>,
 }
 
 impl Sqlite {
@@ -74,7 +75,7 @@ impl Sqlite {
         let readers = Arc::new(Readers::new(directory.database()));
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), clock)?;
-        let maintenance = Maintenance::start(upkeep).map_err(unusable)?;
+        let maintenance = maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
         Ok(Self { directory, readers, writer, events, held })
     }

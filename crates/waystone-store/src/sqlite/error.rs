@@ -58,6 +58,10 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
     }
 }
 
+pub(crate) fn closed() -> Error {
+    Error::StorageUnavailable { reason: Unavailable::Broken, message: "the store is closed".to_owned() }
+}
+
 /// A data file cannot be read or written.
 pub(crate) fn file_error(path: &Path, error: &io::Error) -> DbError {
     let reason = match error.kind() {

@@ -20,7 +20,7 @@ use waystone_core::{Error, Result};
 
 use super::checkpoint;
 use super::connection::open_writer;
-use super::error::{DbError, DbResult};
+use super::error::{DbError, DbResult, closed};
 use super::migration::cannot_open;
 use super::upkeep::make_room;
 use crate::OpenError;
@@ -305,10 +305,6 @@ fn busy() -> Error {
         reason: Unavailable::Busy,
         message: format!("storage: others were writing for {} seconds", WAIT_MAX.as_secs()),
     }
-}
-
-fn closed() -> Error {
-    Error::StorageUnavailable { reason: Unavailable::Broken, message: "the store is closed".to_owned() }
 }
 
 fn broken(error: &std::io::Error) -> Error {
