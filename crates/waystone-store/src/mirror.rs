@@ -3,23 +3,23 @@
 //! A file is a skippable zstd frame with the index, and after it one ordinary frame with all contexts, a line each, so that
 //! `zstdcat` prints them. The index holds every column of the group's rows but the bytes, and those of its session. It begins with
 //! its own hash and holds that of the frame after it: no changed byte goes unnoticed. What is in it came from the database and
-//! is compared with it in `sqlite/mirror.rs`.
+//! is compared with it in `sqlite/mirror.rs`. This is the format; how a file is written and found is in [`file`], where it is in [`name`].
 
 mod columns;
+mod file;
 mod name;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{compress, decompress};
 
-use crate::platform::{create_private_dir, sync_directory};
 pub(crate) use columns::{Columns, hex, unhex};
-pub(crate) use name::{SUFFIX, path_of};
+pub(crate) use file::{keep_aside, list_files, read_file, replace};
+pub(crate) use name::path_of;
 
 const FORMAT: u32 = 1;
 /// One of the sixteen that mean: skip this.
@@ -157,36 +157,4 @@ fn split(file: &[u8]) -> Result<(Index, &[u8]), Damaged> {
         return Err(Damaged("it has a format that this version does not know"));
     }
     Ok((index, frame))
-}
-
-/// Writes a whole file in place of the one before: it is there as it was or as it is now, whatever happens.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
-    let is_new = !folder.exists();
-    create_private_dir(folder)?;
-    if is_new {
-        folder.ancestors().skip(1).take(2).try_for_each(sync_directory)?;
-    }
-    let fresh = path.with_extension("new");
-    // What an earlier attempt left is not written to again: a file whose sync failed once is not to be trusted.
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let written =
-        write_synced(&fresh, bytes).and_then(|()| fs::rename(&fresh, path)).and_then(|()| sync_directory(folder));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }

@@ -1,9 +1,7 @@
 //! A look at both copies of every checkpoint, and each healed from the other where only one is damaged.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
@@ -13,25 +11,25 @@ use waystone_core::store::CheckedGroup;
 
 use super::damage;
 use super::error::{DbResult, missing_id};
-use super::mirror::{holds_more, is_same, read_file, read_group};
-use crate::directory::DataDirectory;
-use crate::mirror::{Group, SUFFIX, Saved};
+use super::mirror::{holds_more, is_same, read_group};
+use crate::directory::{DATABASE, DataDirectory};
+use crate::mirror::{Group, Saved, list_files, path_of, read_file};
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {
     pub(crate) key: i64,
-    pub(crate) checkpoints: u64,
+    checkpoints: u64,
     left: u64,
     /// Where the file is, from the data directory.
     path: PathBuf,
     /// Why the file is not a copy of the rows. Nothing when it is, or when it is known to lag behind.
     damage: Option<String>,
     /// The file can be read, so rows can be healed from it.
-    pub(crate) has_copy: bool,
+    has_copy: bool,
     /// The file has checkpoints that the database does not have.
     is_ahead: bool,
     /// What of the rows is damaged: ids.
-    pub(crate) damaged: Vec<String>,
+    damaged: Vec<String>,
 }
 
 /// Looks at the first group after `after`.
@@ -136,7 +134,7 @@ const BRINGS_BACK: &str = "`waystone doctor --repair` brings them back";
 pub(crate) fn check_database(db: &Connection) -> DbResult<Option<Finding>> {
     Ok(damage::damage(db)?.map(|damage| Finding {
         kind: FindingKind::Unhealed,
-        subject: "waystone.db".to_owned(),
+        subject: DATABASE.to_owned(),
         message: format!("{damage}; `waystone doctor --repair` rebuilds it from the files"),
     }))
 }
@@ -146,7 +144,7 @@ pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResu
     let mut statement =
         db.prepare("SELECT s.id, g.id FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session")?;
     let known: BTreeSet<PathBuf> = statement
-        .query_map([], |row| Ok(crate::mirror::path_of(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))?
+        .query_map([], |row| Ok(path_of(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))?
         .collect::<Result<_, _>>()?;
     let orphan = |path: &PathBuf| Finding {
         kind: FindingKind::Orphan,
@@ -155,27 +153,4 @@ pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResu
     };
     let (files, unread) = list_files(directory);
     Ok(files.iter().filter(|path| !known.contains(*path)).map(orphan).chain(unread).collect())
-}
-
-/// Every mirror file, from the data directory, in order, and what could not be looked into.
-pub(crate) fn list_files(directory: &DataDirectory) -> (Vec<PathBuf>, Vec<Finding>) {
-    let (mut files, mut unread) = (Vec::new(), Vec::new());
-    let mut entries = |folder: &Path| -> Vec<PathBuf> {
-        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-        listed.unwrap_or_else(|error: io::Error| {
-            if error.kind() != io::ErrorKind::NotFound && error.kind() != io::ErrorKind::NotADirectory {
-                let (subject, message) = (folder.display().to_string(), format!("cannot be looked into: {error}"));
-                unread.push(Finding { kind: FindingKind::Unhealed, subject, message });
-            }
-            Vec::new()
-        })
-    };
-    for folder in entries(&directory.contexts()) {
-        let is_mirror = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(SUFFIX));
-        files.extend(entries(&folder).into_iter().filter(is_mirror));
-    }
-    let relative = |path: PathBuf| path.strip_prefix(directory.root()).map(Path::to_owned).unwrap_or(path);
-    let mut files: Vec<PathBuf> = files.into_iter().map(relative).collect();
-    files.sort();
-    (files, unread)
 }

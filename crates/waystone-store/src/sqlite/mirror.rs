@@ -6,9 +6,8 @@
 mod heal;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +20,8 @@ use super::damage::is_damage;
 use super::error::{DbResult, file_error, missing_id, unreadable};
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
-use crate::mirror::{self, Columns, Group, Saved};
-use crate::platform::{create_private_dir, open_private_file};
+use crate::mirror::{self, Columns, Group, Saved, keep_aside, read_file};
+use crate::platform::open_private_file;
 pub(crate) use heal::{Trust, heal, is_same};
 
 /// A group whose file is written, and the number of the newest change that is in it.
@@ -89,20 +88,6 @@ pub(crate) fn write(
     }
     mirror::replace(&path, &bytes).map_err(|error| failed(&error))?;
     Ok(Some((key, changed)))
-}
-
-/// Gives a file a second name. It goes by the first until another takes its place.
-fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
-    create_private_dir(aside.parent().unwrap_or(aside))?;
-    match fs::hard_link(path, aside) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(_) => fs::copy(path, aside).map(drop),
-        Ok(()) => Ok(()),
-    }
-}
-
-pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, mirror::Damaged>> {
-    Ok(mirror::decode(&fs::read(path)?))
 }
 
 /// Whether `copy` has checkpoints that `group` does not have.

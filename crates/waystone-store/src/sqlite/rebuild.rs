@@ -15,15 +15,13 @@ use waystone_core::store::Scope;
 
 use super::connection::open_writer;
 use super::counter::{continue_numbers, recount};
-use super::doctor::list_files;
 use super::error::DbResult;
 use super::log::{Operation, append};
 use super::migration::make;
-use super::mirror::read_file;
 use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::mirror::{Columns, Group};
+use crate::mirror::{Columns, Group, list_files, read_file};
 
 /// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
 /// far as it is not there.

@@ -4,9 +4,9 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use waystone_core::pack::pack;
 
-use super::{read_file, read_group};
+use super::read_group;
 use crate::directory::DataDirectory;
-use crate::mirror::{Columns, Group, Saved};
+use crate::mirror::{Columns, Group, Saved, read_file};
 use crate::sqlite::columns::{to_sql, update};
 use crate::sqlite::counter::recount;
 use crate::sqlite::error::{DbResult, missing_id, unreadable};
