@@ -48,7 +48,7 @@ use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
 pub(crate) use upkeep::Upkeep;
-use writer::{Access, Writer};
+use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
 pub struct Sqlite {
@@ -109,7 +109,8 @@ impl Store for Sqlite {
         let (scope_inside, at) = (scope.clone(), new.at);
         let added = self.writer.write(move |db| checkpoint::add(db, &scope_inside, &new)).await?;
         if let Added::Unchanged(head) = &added {
-            self.writer.note(Access { scope: scope.clone(), id: head.checkpoint_id.clone(), at, is_load: false });
+            let (scope, id) = (scope.clone(), head.checkpoint_id.clone());
+            self.writer.note(move |db| checkpoint::record_use(db, &scope, &id, at).map(drop));
         }
         Ok(added)
     }
@@ -158,7 +159,8 @@ impl Store for Sqlite {
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
-        self.writer.note(Access { scope: scope.clone(), id: id.clone(), at, is_load: true });
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.note(move |db| checkpoint::record_load(db, &scope, &id, at));
     }
 
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage> {

@@ -12,13 +12,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
-use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
-use waystone_core::id::CheckpointId;
-use waystone_core::store::Scope;
 use waystone_core::{Error, Result};
 
-use super::checkpoint;
 use super::connection::open_writer;
 use super::error::{DbError, DbResult, closed};
 use super::migration::cannot_open;
@@ -34,19 +30,12 @@ const BATCH_MAX: Duration = Duration::from_millis(50);
 const NOTE_DELAY: Duration = Duration::from_secs(1);
 const NOTES_MAX: usize = 4096;
 
-/// A use of a checkpoint that is recorded with a later commit.
-#[derive(Debug, Clone)]
-pub(crate) struct Access {
-    pub(crate) scope: Scope,
-    pub(crate) id: CheckpointId,
-    pub(crate) at: Timestamp,
-    /// A load is also an operation; a save that changed nothing only counts as activity.
-    pub(crate) is_load: bool,
-}
+/// Something to be recorded with a later commit.
+type Note = Box<dyn FnOnce(&Connection) -> DbResult<()> + Send>;
 
 enum Message {
     Write(Request),
-    Note(Access),
+    Note(Note),
     Close(oneshot::Sender<()>),
 }
 
@@ -127,10 +116,10 @@ impl Writer {
         }
     }
 
-    /// Records `access` with a later commit. What does not fit into the queue is let go: it is activity, not data.
-    pub(crate) fn note(&self, access: Access) {
-        if self.queue.try_send(Message::Note(access)).is_err() {
-            tracing::debug!("an access was not recorded: the queue is full");
+    /// Runs `note` in a later commit. What does not fit into the queue is let go: it is activity, not data.
+    pub(crate) fn note(&self, note: impl FnOnce(&Connection) -> DbResult<()> + Send + 'static) {
+        if self.queue.try_send(Message::Note(Box::new(note))).is_err() {
+            tracing::debug!("a note was not taken: the queue is full");
         }
     }
 
@@ -148,7 +137,7 @@ struct Thread {
     db: Connection,
     lock: File,
     messages: Receiver<Message>,
-    notes: Vec<Access>,
+    notes: Vec<Note>,
     /// When the oldest of `notes` was noted.
     noted_at: Instant,
     /// Who waits for this thread to end.
@@ -160,7 +149,7 @@ impl Thread {
         while self.closing.is_none() {
             match self.next() {
                 Some(Message::Write(request)) => self.commit(Some(request)),
-                Some(Message::Note(access)) => self.take_note(access),
+                Some(Message::Note(note)) => self.take_note(note),
                 Some(Message::Close(closed)) => self.closing = Some(closed),
                 None => break,
             }
@@ -187,12 +176,12 @@ impl Thread {
         }
     }
 
-    fn take_note(&mut self, access: Access) {
+    fn take_note(&mut self, note: Note) {
         if self.notes.is_empty() {
             self.noted_at = Instant::now();
         }
         if self.notes.len() < NOTES_MAX {
-            self.notes.push(access);
+            self.notes.push(note);
         }
     }
 
@@ -276,7 +265,7 @@ impl Thread {
         while let Ok(message) = self.messages.try_recv() {
             match message {
                 Message::Write(request) => return Some(request),
-                Message::Note(access) => self.take_note(access),
+                Message::Note(note) => self.take_note(note),
                 Message::Close(closed) => self.closing = Some(closed),
             }
         }
@@ -284,12 +273,10 @@ impl Thread {
     }
 
     fn write_notes(&mut self) {
-        for access in std::mem::take(&mut self.notes) {
-            let noted = self
-                .execute("SAVEPOINT note")
-                .and_then(|()| checkpoint::record_access(&self.db, &access).map_err(Error::from));
+        for note in std::mem::take(&mut self.notes) {
+            let noted = self.execute("SAVEPOINT note").and_then(|()| note(&self.db).map_err(Error::from));
             if let Err(error) = &noted {
-                tracing::warn!(%error, "an access was not recorded");
+                tracing::warn!(%error, "a note was not recorded");
                 if self.db.is_autocommit() {
                     return;
                 }
