@@ -106,7 +106,7 @@ impl Writer {
         let turn = Arc::new(Turn::default());
         let request = Request { turn: Arc::clone(&turn), run: Box::new(run) };
         self.queue.try_send(Message::Write(request)).map_err(|refused| match refused {
-            TrySendError::Full(_) => busy(),
+            TrySendError::Full(_) => full(),
             TrySendError::Disconnected(_) => closed(),
         })?;
         match tokio::time::timeout(WAIT_MAX, &mut receiver).await {
@@ -214,7 +214,7 @@ impl Thread {
     }
 
     fn begin(&self) -> Result<()> {
-        let free = free_bytes(self.directory.root()).unwrap_or(u64::MAX);
+        let free = || free_bytes(self.directory.root()).unwrap_or(u64::MAX);
         if let Err(error) = make_room(&self.directory, &self.db, free) {
             tracing::warn!(%error, "the disk is nearly full and the write-ahead log could not be folded back");
         }
@@ -294,6 +294,43 @@ fn busy() -> Error {
     }
 }
 
+fn full() -> Error {
+    Error::StorageUnavailable {
+        reason: Unavailable::Busy,
+        message: format!("storage: {QUEUE_MAX} requests are waiting already"),
+    }
+}
+
 fn broken(error: &std::io::Error) -> Error {
     Error::StorageUnavailable { reason: Unavailable::Broken, message: format!("storage: {error}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use waystone_testkit::Harness;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_full_queue_refuses_at_once_and_says_so() {
+        let h = Harness::new();
+        let writer = Arc::new(Writer::start(&DataDirectory::prepare(h.data_dir()).unwrap()).unwrap());
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, may_go_on) = sync_channel::<()>(0);
+        let first = Arc::clone(&writer);
+        let first = tokio::spawn(async move {
+            let work = move |_: &Connection| {
+                let _ = begun.send(());
+                let _ = may_go_on.recv();
+                Ok(())
+            };
+            first.write(work).await
+        });
+        has_begun.await.unwrap();
+        (0..QUEUE_MAX).for_each(|_| writer.note(|_| Ok(())));
+        let refused = writer.write(|_| Ok(())).await.unwrap_err();
+        assert_eq!(refused.to_string(), "storage: 1024 requests are waiting already");
+        drop(go_on);
+        first.await.unwrap().unwrap();
+    }
 }
