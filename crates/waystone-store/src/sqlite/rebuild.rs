@@ -17,7 +17,7 @@ use super::connection::open_writer;
 use super::counter::{continue_numbers, recount};
 use super::error::DbResult;
 use super::log::{Operation, append};
-use super::migration::make;
+use super::migration::{has_room, make};
 use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -33,9 +33,9 @@ pub(crate) fn import_files(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
     make(database, at)?;
-    let failed = |error: &dyn std::fmt::Display| OpenError::Unusable {
-        path: database.to_owned(),
-        error: std::io::Error::other(error.to_string()),
+    let failed = |error: &dyn std::fmt::Display| match has_room(database) {
+        true => OpenError::Unrepaired { path: directory.database(), message: error.to_string() },
+        false => OpenError::Full { path: directory.database() },
     };
     let db = open_writer(database).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
