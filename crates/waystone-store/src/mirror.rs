@@ -35,7 +35,7 @@ const INDEX_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) struct Group {
     pub(crate) row: Columns,
     pub(crate) session: Columns,
-    pub(crate) checkpoints: Vec<Saved>,
+    pub(crate) checkpoints: Vec<MirroredCheckpoint>,
 }
 
 impl Group {
@@ -52,12 +52,12 @@ impl Group {
 
 /// A checkpoint with its text; without it when that is damaged in this copy.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Saved {
+pub(crate) struct MirroredCheckpoint {
     pub(crate) columns: Columns,
     pub(crate) text: Option<Arc<[u8]>>,
 }
 
-impl Saved {
+impl MirroredCheckpoint {
     /// Whether `text` is what was saved.
     pub(crate) fn is_text(&self, text: &[u8]) -> bool {
         let length = self.columns.number("raw_bytes").and_then(|length| usize::try_from(length).ok());
@@ -85,7 +85,7 @@ struct Entry {
 /// A file that is not what was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Damaged(&'static str);
+pub(crate) struct DamagedFile(&'static str);
 
 pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
     let (mut texts, mut entries) = (Vec::new(), Vec::new());
@@ -118,18 +118,19 @@ pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
     Ok(file)
 }
 
-pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
+pub(crate) fn decode(file: &[u8]) -> Result<Group, DamagedFile> {
     let (index, frame) = split(file)?;
     if Hash::of(frame).to_string() != index.frame_sha256 || frame.len() as u64 != index.frame_bytes {
-        return Err(Damaged("its contexts do not have the hash they were written with"));
+        return Err(DamagedFile("its contexts do not have the hash they were written with"));
     }
-    let texts = decompress(frame, TEXT_BYTES_MAX, &[]).map_err(|_| Damaged("its contexts do not decode"))?;
+    let texts = decompress(frame, TEXT_BYTES_MAX, &[]).map_err(|_| DamagedFile("its contexts do not decode"))?;
     let checkpoints = index.checkpoints.into_iter().map(|Entry { text_at, columns }| {
-        let mut saved = Saved { columns, text: None };
+        let mut saved = MirroredCheckpoint { columns, text: None };
         if let Some((at, length)) = text_at {
-            let text = texts.get(at..).and_then(|rest| rest.get(..length)).ok_or(Damaged("a context is cut short"))?;
+            let text =
+                texts.get(at..).and_then(|rest| rest.get(..length)).ok_or(DamagedFile("a context is cut short"))?;
             if !saved.is_text(text) {
-                return Err(Damaged("a context does not have the hash it was saved with"));
+                return Err(DamagedFile("a context does not have the hash it was saved with"));
             }
             saved.text = Some(text.into());
         }
@@ -139,22 +140,22 @@ pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
 }
 
 /// The index, checked, and the bytes after it.
-fn split(file: &[u8]) -> Result<(Index, &[u8]), Damaged> {
-    let (header, rest) = file.split_at_checked(HEADER_BYTES).ok_or(Damaged("it is cut short"))?;
+fn split(file: &[u8]) -> Result<(Index, &[u8]), DamagedFile> {
+    let (header, rest) = file.split_at_checked(HEADER_BYTES).ok_or(DamagedFile("it is cut short"))?;
     let (magic, length) = header.split_at(4);
-    let length = u32::from_le_bytes(length.try_into().map_err(|_| Damaged("it is cut short"))?) as usize;
+    let length = u32::from_le_bytes(length.try_into().map_err(|_| DamagedFile("it is cut short"))?) as usize;
     if magic != SKIPPABLE.to_le_bytes() {
-        return Err(Damaged("it does not begin as a mirror does"));
+        return Err(DamagedFile("it does not begin as a mirror does"));
     }
-    let (payload, frame) = rest.split_at_checked(length).ok_or(Damaged("its index is cut short"))?;
-    let (hash, index) = payload.split_at_checked(HASH_BYTES).ok_or(Damaged("its index is cut short"))?;
+    let (payload, frame) = rest.split_at_checked(length).ok_or(DamagedFile("its index is cut short"))?;
+    let (hash, index) = payload.split_at_checked(HASH_BYTES).ok_or(DamagedFile("its index is cut short"))?;
     if Hash::of(index).0 != hash {
-        return Err(Damaged("its index does not have the hash it was written with"));
+        return Err(DamagedFile("its index does not have the hash it was written with"));
     }
-    let index = decompress(index, INDEX_BYTES_MAX, &[]).map_err(|_| Damaged("its index does not decode"))?;
-    let index: Index = serde_json::from_slice(&index).map_err(|_| Damaged("its index cannot be read"))?;
+    let index = decompress(index, INDEX_BYTES_MAX, &[]).map_err(|_| DamagedFile("its index does not decode"))?;
+    let index: Index = serde_json::from_slice(&index).map_err(|_| DamagedFile("its index cannot be read"))?;
     if index.format != FORMAT {
-        return Err(Damaged("it has a format that this version does not know"));
+        return Err(DamagedFile("it has a format that this version does not know"));
     }
     Ok((index, frame))
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use waystone_core::api::{Finding, FindingKind};
 
 use super::name::SUFFIX;
-use super::{Damaged, Group, decode};
+use super::{DamagedFile, Group, decode};
 use crate::directory::DataDirectory;
 use crate::platform::{create_private_dir, create_private_file, sync_directory};
 
-pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, Damaged>> {
+pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, DamagedFile>> {
     Ok(decode(&fs::read(path)?))
 }
 

@@ -13,7 +13,7 @@ use super::damage;
 use super::error::{DbResult, missing_id};
 use super::mirror::{holds_more, is_same, read_group};
 use crate::directory::{DATABASE, DataDirectory};
-use crate::mirror::{Group, Saved, list_files, path_of, read_file};
+use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file};
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {
@@ -76,7 +76,7 @@ fn difference(group: &Group, copy: &Group) -> String {
 const PARSED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Whether the text is there, is a context, and has the hash by which contexts are compared.
-fn is_whole(saved: &Saved) -> bool {
+fn is_whole(saved: &MirroredCheckpoint) -> bool {
     let Some(text) = &saved.text else { return false };
     if text.len() > PARSED_BYTES_MAX {
         return true;

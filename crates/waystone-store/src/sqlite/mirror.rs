@@ -20,7 +20,7 @@ use super::damage::is_damage;
 use super::error::{DbResult, file_error, missing_id, unreadable};
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
-use crate::mirror::{self, Columns, Group, Saved, keep_aside, read_file};
+use crate::mirror::{self, Columns, Group, MirroredCheckpoint, keep_aside, read_file};
 use crate::platform::open_private_file;
 pub(crate) use heal::{Trust, heal, is_same};
 
@@ -98,7 +98,7 @@ pub(crate) fn holds_more(copy: &Group, group: &Group) -> bool {
 
 /// Takes from the file before what never changes, where the database has it damaged.
 fn take_over(group: &mut Group, before: Group) {
-    let mut known: HashMap<String, Saved> =
+    let mut known: HashMap<String, MirroredCheckpoint> =
         before.checkpoints.into_iter().map(|saved| (saved.columns.id().to_owned(), saved)).collect();
     for saved in &mut group.checkpoints {
         let Some(before) = known.remove(saved.columns.id()) else { continue };
@@ -145,7 +145,7 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
         if let Some(text) = &decoded {
             texts.insert(row.get("key")?, Arc::clone(text));
         }
-        let mut saved = Saved { columns: columns::read(row)?, text: None };
+        let mut saved = MirroredCheckpoint { columns: columns::read(row)?, text: None };
         saved.text = decoded.filter(|text| saved.is_text(text));
         checkpoints.push(saved);
     }

@@ -53,7 +53,7 @@ pub(crate) fn import_files(
 }
 
 /// What the files say of a session.
-struct Known {
+struct FiledSession {
     /// The number of the change that its fields are from.
     changed: i64,
     columns: Columns,
@@ -70,7 +70,7 @@ struct Source {
 struct Import<'a> {
     db: &'a Connection,
     /// By id.
-    sessions: HashMap<String, Known>,
+    sessions: HashMap<String, FiledSession>,
     /// Which checkpoint has a number.
     seqs: HashMap<i64, String>,
     findings: Vec<Finding>,
@@ -135,7 +135,7 @@ impl Import<'_> {
             let is_ours = *self.seqs.entry(seq).or_insert_with(|| own.to_owned()) == own;
             is_renumbered |= !is_ours || is_anothers(self.db, seq, own)?;
         }
-        let known = Known { changed, columns: group.session.clone(), is_renumbered };
+        let known = FiledSession { changed, columns: group.session.clone(), is_renumbered };
         match self.sessions.get_mut(&id) {
             None => drop(self.sessions.insert(id, known)),
             Some(before) => {

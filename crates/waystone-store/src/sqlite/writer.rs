@@ -40,7 +40,7 @@ enum Message {
 }
 
 struct Request {
-    turn: Arc<Turn>,
+    stage: Arc<Stage>,
     /// Does the work, or fails with the error that keeps it from being begun.
     run: Box<Run>,
 }
@@ -57,9 +57,9 @@ type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// Whether a request waits, has begun, or was withdrawn by its caller. It leaves the first state once.
 #[derive(Default)]
-struct Turn(AtomicU8);
+struct Stage(AtomicU8);
 
-impl Turn {
+impl Stage {
     const WAITING: u8 = 0;
     const BEGUN: u8 = 1;
     const WITHDRAWN: u8 = 2;
@@ -103,15 +103,15 @@ impl Writer {
             };
             Done { failed, answer: Box::new(answer) }
         };
-        let turn = Arc::new(Turn::default());
-        let request = Request { turn: Arc::clone(&turn), run: Box::new(run) };
+        let stage = Arc::new(Stage::default());
+        let request = Request { stage: Arc::clone(&stage), run: Box::new(run) };
         self.queue.try_send(Message::Write(request)).map_err(|refused| match refused {
             TrySendError::Full(_) => full(),
             TrySendError::Disconnected(_) => closed(),
         })?;
         match tokio::time::timeout(WAIT_MAX, &mut receiver).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(closed())),
-            Err(_) if turn.leave_for(Turn::WITHDRAWN) => Err(busy()),
+            Err(_) if stage.leave_for(Stage::WITHDRAWN) => Err(busy()),
             Err(_) => receiver.await.unwrap_or_else(|_| Err(closed())),
         }
     }
@@ -225,7 +225,7 @@ impl Thread {
         let (started, is_for_notes, changes) = (Instant::now(), first.is_none(), self.db.total_changes());
         let mut next = first;
         while let Some(request) = next.take() {
-            if request.turn.leave_for(Turn::BEGUN) {
+            if request.stage.leave_for(Stage::BEGUN) {
                 self.run_one(request, answers)?;
             }
             if started.elapsed() < BATCH_MAX {

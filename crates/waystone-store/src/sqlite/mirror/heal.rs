@@ -6,7 +6,7 @@ use waystone_core::pack::pack;
 
 use super::read_group;
 use crate::directory::DataDirectory;
-use crate::mirror::{Columns, Group, Saved, read_file};
+use crate::mirror::{Columns, Group, MirroredCheckpoint, read_file};
 use crate::sqlite::columns::{to_sql, update};
 use crate::sqlite::counter::recount;
 use crate::sqlite::error::{DbResult, missing_id, unreadable};
@@ -96,7 +96,12 @@ fn differing<'a>(here: &'a Columns, copy: &'a Columns) -> Vec<(&'a str, &'a Valu
     copy.iter().filter(differs).collect()
 }
 
-fn heal_checkpoint(db: &Connection, here: &Saved, copy: &Saved, trust: Trust) -> DbResult<bool> {
+fn heal_checkpoint(
+    db: &Connection,
+    here: &MirroredCheckpoint,
+    copy: &MirroredCheckpoint,
+    trust: Trust,
+) -> DbResult<bool> {
     let mut is_healed = false;
     if here.text.is_none() && copy.text.is_some() {
         write_text(db, here.columns.key(), copy)?;
@@ -109,7 +114,7 @@ fn heal_checkpoint(db: &Connection, here: &Saved, copy: &Saved, trust: Trust) ->
 }
 
 /// Puts a row that has lost its group back into it.
-fn take_back(db: &Connection, group: &Group, copy: &Saved) -> DbResult<bool> {
+fn take_back(db: &Connection, group: &Group, copy: &MirroredCheckpoint) -> DbResult<bool> {
     let taken = db.execute(
         "UPDATE checkpoint SET group_key = ?2, session = ?3
          WHERE id = ?1 AND (group_key IS NULL OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE key = group_key))",
@@ -136,7 +141,7 @@ fn heal_columns(db: &Connection, table: &str, here: &Columns, copy: &Columns) ->
 }
 
 /// Writes the text of `copy` as bytes that stand alone.
-fn write_text(db: &Connection, key: Option<i64>, copy: &Saved) -> DbResult<()> {
+fn write_text(db: &Connection, key: Option<i64>, copy: &MirroredCheckpoint) -> DbResult<()> {
     let text = copy.text.as_deref().unwrap_or_default();
     let packed = pack(text).map_err(|error| unreadable("a mirror file", error))?;
     db.execute(

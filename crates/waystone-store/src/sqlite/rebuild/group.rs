@@ -9,7 +9,7 @@ use waystone_core::pack::{Base, pack, pack_delta};
 use waystone_core::store::Scope;
 
 use super::Import;
-use crate::mirror::{Columns, Group, Saved};
+use crate::mirror::{Columns, Group, MirroredCheckpoint};
 use crate::sqlite::columns::{find, insert, update};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::next_row_seq;
@@ -71,7 +71,7 @@ impl Import<'_> {
                 insert(self.db, "session", &columns)?
             }
         };
-        let group_key = join_group(self.db, group, session)?;
+        let group_key = find_or_add_group(self.db, group, session)?;
         let is_renumbered = known.is_some_and(|known| known.is_renumbered);
         let mut previous: Option<Link<'_>> = None;
         let mut count = 0;
@@ -105,7 +105,7 @@ fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
     Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
 }
 
-fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
+fn find_or_add_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
     let found: Option<i64> = db
         .prepare_cached(
             "UPDATE checkpoint_group SET changed_seq = max(changed_seq, ?3) WHERE session = ?1 AND id = ?2 RETURNING key",
@@ -132,7 +132,7 @@ struct Link<'a> {
 
 fn add_checkpoint(
     db: &Connection,
-    saved: &Saved,
+    saved: &MirroredCheckpoint,
     context: &[u8],
     (session, group): (i64, i64),
     previous: Option<&Link<'_>>,
