@@ -9,6 +9,10 @@ use waystone_core::clock::Timestamp;
 use crate::OpenError;
 use crate::platform::{self, Access};
 
+pub(crate) const DATABASE: &str = "waystone.db";
+/// The folder of mirror files.
+pub(crate) const CONTEXTS: &str = "contexts";
+
 /// A directory that is ours, private and local.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDirectory {
@@ -41,11 +45,16 @@ impl DataDirectory {
     }
 
     pub(crate) fn database(&self) -> PathBuf {
-        self.root.join("waystone.db")
+        self.root.join(DATABASE)
     }
 
     pub(crate) fn write_ahead_log(&self) -> PathBuf {
         self.root.join("waystone.db-wal")
+    }
+
+    /// All that makes up a database: itself first, then its log and the log's index.
+    pub(crate) fn database_files(&self) -> [PathBuf; 3] {
+        [self.database(), self.write_ahead_log(), self.root.join("waystone.db-shm")]
     }
 
     pub(crate) fn lock(&self) -> PathBuf {
@@ -67,13 +76,18 @@ impl DataDirectory {
 
     /// Where mirror files are, in a folder for each session.
     pub(crate) fn contexts(&self) -> PathBuf {
-        self.root.join("contexts")
+        self.root.join(CONTEXTS)
     }
 
     /// Where damaged files are kept that were set aside at that time.
     pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
         let time: String = at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
         self.root.join("damaged").join(time)
+    }
+
+    /// Where a database is made anew, with its log beside it.
+    pub(crate) fn rebuild(&self) -> Self {
+        Self { root: self.root.join("rebuild") }
     }
 
     /// Where a database is that was made anew and is about to take the place of a damaged one.
@@ -92,6 +106,10 @@ impl DataDirectory {
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }
+
+    fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
 }
 
 /// A log over this size is set aside, and the one set aside before is replaced.
@@ -99,7 +117,7 @@ const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Opens the log file of a data directory for appending.
 pub fn open_log(root: &Path) -> io::Result<File> {
-    let folder = root.join("logs");
+    let folder = DataDirectory { root: root.to_owned() }.logs();
     platform::create_private_dir(&folder)?;
     let path = folder.join("waystone.log");
     if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {

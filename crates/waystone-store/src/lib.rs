@@ -3,6 +3,7 @@
 //! This crate has the only SQL and the only code that touches data files. It has no policy: what is allowed and what is
 //! best comes in with each call.
 
+mod background;
 mod directory;
 mod lock;
 mod maintenance;
@@ -17,31 +18,49 @@ pub use directory::open_log;
 pub use repair::{Repaired, repair};
 pub use sqlite::Sqlite;
 
-/// Why a data directory cannot be used. Each message ends with `; ` and what to do.
+/// Why a data directory cannot be used. What to do about it is its hint.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("cannot use {path}: {error}; choose another directory with --data-dir or WAYSTONE_DATA_DIR")]
+    #[error("cannot use {path}: {error}")]
     Unusable { path: PathBuf, error: std::io::Error },
-    #[error("{path} belongs to another user; choose another directory with --data-dir or WAYSTONE_DATA_DIR")]
+    #[error("{path} belongs to another user")]
     ForeignOwner { path: PathBuf },
-    #[error("{path} is open to other users (mode {mode:o}); close it with `chmod 700 {path}`")]
+    #[error("{path} is open to other users (mode {mode:o})")]
     OpenToOthers { path: PathBuf, mode: u32 },
-    #[error(
-        "{path} is on a network file system ({kind}), where several processes cannot share a database safely; choose a local directory"
-    )]
+    #[error("{path} is on a network file system ({kind}), where several processes cannot share a database safely")]
     NetworkFileSystem { path: PathBuf, kind: &'static str },
-    #[error("{path} is in use by {}; stop them and try again", name_processes(.pids))]
+    #[error("{path} is in use by {}", name_processes(.pids))]
     InUse { path: PathBuf, pids: Vec<u32> },
-    #[error(
-        "{path} was written by a newer version of waystone (schema {found}, this one knows {known}); upgrade this program"
-    )]
+    #[error("{path} was written by a newer version of waystone (schema {found}, this one knows {known})")]
     Newer { path: PathBuf, found: u32, known: u32 },
-    #[error("{path} is missing, but copies of what was in it are there; bring it back with `waystone doctor --repair`")]
+    #[error("{path} is missing, but copies of what was in it are there")]
     Lost { path: PathBuf },
-    #[error("{path} cannot be opened because the disk is full; free some room and try again")]
+    #[error("{path} cannot be opened because the disk is full")]
     Full { path: PathBuf },
-    #[error("{path} cannot be used: {message}; `waystone doctor --repair` brings back what was saved")]
+    #[error("{path} cannot be used: {message}")]
     Database { path: PathBuf, message: String },
+    #[error("{path} could not be brought back: {message}")]
+    Unrepaired { path: PathBuf, message: String },
+}
+
+impl OpenError {
+    /// The next thing to do.
+    pub fn hint(&self) -> String {
+        let hint = match self {
+            Self::Unusable { .. } | Self::ForeignOwner { .. } => {
+                "choose another directory with --data-dir or WAYSTONE_DATA_DIR"
+            }
+            Self::OpenToOthers { path, .. } => return format!("close it with `chmod 700 {}`", path.display()),
+            Self::NetworkFileSystem { .. } => "choose a local directory",
+            Self::InUse { .. } => "stop them and try again",
+            Self::Newer { .. } => "upgrade this program",
+            Self::Lost { .. } => "bring it back with `waystone doctor --repair`",
+            Self::Full { .. } => "free some room and try again",
+            Self::Database { .. } => "`waystone doctor --repair` brings back what was saved",
+            Self::Unrepaired { .. } => "nothing was lost by it; try again",
+        };
+        hint.to_owned()
+    }
 }
 
 fn name_processes(pids: &[u32]) -> String {

@@ -86,7 +86,7 @@ impl Drop for Presence {
 }
 
 /// Whether a lock was taken, or is another's.
-fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
+pub(crate) fn is_taken(tried: Result<(), TryLockError>) -> io::Result<bool> {
     match tried {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),

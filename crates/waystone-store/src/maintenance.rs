@@ -2,11 +2,12 @@
 //! database, and what was kept for a while only is forgotten. Whoever holds `maintenance.lock` does it; the others ask again every
 //! second.
 
-use std::fs::{File, TryLockError};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::thread::JoinHandle;
+use std::fs::File;
+use std::io;
 use std::time::{Duration, Instant};
 
+use crate::background::{Background, Stop};
+use crate::lock::is_taken;
 use crate::platform::open_private_file;
 use crate::sqlite::Upkeep;
 
@@ -15,41 +16,20 @@ const ROUND: Duration = Duration::from_secs(1);
 const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
 const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
 
-/// Runs until it is dropped.
-pub(crate) struct Maintenance {
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
+    let lock = open_private_file(&upkeep.directory.maintenance_lock())?;
+    Background::start("maintenance", move |stop| run(upkeep, &lock, stop))
 }
 
-impl Maintenance {
-    pub(crate) fn start(upkeep: Upkeep) -> std::io::Result<Self> {
-        let lock = open_private_file(&upkeep.directory.maintenance_lock())?;
-        let (stop, stopped) = sync_channel(1);
-        let thread =
-            std::thread::Builder::new().name("maintenance".to_owned()).spawn(move || run(upkeep, &lock, &stopped))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Maintenance {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
+fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
     let mut is_holder = false;
     let mut expired_at: Option<Instant> = None;
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ROUND) {
-        is_holder = is_holder || is_taken(lock);
+    while stop.wait(ROUND) {
+        is_holder = is_holder || take(lock);
         if !is_holder {
             continue;
         }
-        let is_stopped = || matches!(stopped.try_recv(), Err(TryRecvError::Disconnected));
-        warn("mirror files could not be written", upkeep.mirror(is_stopped));
+        warn("mirror files could not be written", upkeep.mirror(|| stop.is_told()));
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
@@ -57,21 +37,17 @@ fn run(mut upkeep: Upkeep, lock: &File, stopped: &Receiver<()>) {
             expired_at = Some(Instant::now());
         }
     }
-    if is_holder || is_taken(lock) {
+    if is_holder || take(lock) {
         let begun = Instant::now();
         warn("mirror files could not be written", upkeep.mirror(|| begun.elapsed() > LAST_ROUND_MAX));
     }
 }
 
-fn is_taken(lock: &File) -> bool {
-    match lock.try_lock() {
-        Ok(()) => true,
-        Err(TryLockError::WouldBlock) => false,
-        Err(TryLockError::Error(error)) => {
-            tracing::warn!(%error, "cannot take maintenance.lock");
-            false
-        }
-    }
+fn take(lock: &File) -> bool {
+    is_taken(lock.try_lock()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot take maintenance.lock");
+        false
+    })
 }
 
 /// Whether it was done. What was not is tried again in the next round.

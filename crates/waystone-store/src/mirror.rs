@@ -3,22 +3,23 @@
 //! A file is a skippable zstd frame with the index, and after it one ordinary frame with all contexts, a line each, so that
 //! `zstdcat` prints them. The index holds every column of the group's rows but the bytes, and those of its session. It begins with
 //! its own hash and holds that of the frame after it: no changed byte goes unnoticed. What is in it came from the database and
-//! is compared with it in `sqlite/mirror.rs`.
+//! is compared with it in `sqlite/mirror.rs`. This is the format; how a file is written and found is in [`file`], where it is in [`name`].
 
+mod columns;
+mod file;
 mod name;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{compress, decompress};
 
-use crate::platform::{create_private_dir, sync_directory};
-pub(crate) use name::{SUFFIX, path_of};
+pub(crate) use columns::{Columns, hex, unhex};
+pub(crate) use file::{keep_aside, list_files, read_file, replace};
+pub(crate) use name::path_of;
 
 const FORMAT: u32 = 1;
 /// One of the sixteen that mean: skip this.
@@ -29,35 +30,39 @@ const HASH_BYTES: usize = 32;
 const TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
 const INDEX_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A row by the names of its columns. Bytes are `{"hex": …}`.
-pub(crate) type Columns = Map<String, Value>;
-
 /// A group of checkpoints, as either copy holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Group {
     pub(crate) row: Columns,
     pub(crate) session: Columns,
-    pub(crate) checkpoints: Vec<Saved>,
+    pub(crate) checkpoints: Vec<MirroredCheckpoint>,
+}
+
+impl Group {
+    /// Where its file is, from the data directory; nowhere when an id is missing.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        Some(path_of(self.session.text("id")?, self.row.text("id")?))
+    }
+
+    /// The number of the newest change that is in it.
+    pub(crate) fn changed_seq(&self) -> i64 {
+        self.row.number("changed_seq").unwrap_or(0)
+    }
 }
 
 /// A checkpoint with its text; without it when that is damaged in this copy.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Saved {
+pub(crate) struct MirroredCheckpoint {
     pub(crate) columns: Columns,
     pub(crate) text: Option<Arc<[u8]>>,
 }
 
-impl Saved {
+impl MirroredCheckpoint {
     /// Whether `text` is what was saved.
     pub(crate) fn is_text(&self, text: &[u8]) -> bool {
-        let length = self.columns.get("raw_bytes").and_then(Value::as_u64);
-        length == Some(text.len() as u64) && self.columns.get("raw_hash").and_then(hash_of) == Some(Hash::of(text))
+        let length = self.columns.number("raw_bytes").and_then(|length| usize::try_from(length).ok());
+        length == Some(text.len()) && self.columns.hash("raw_hash") == Some(Hash::of(text))
     }
-}
-
-fn hash_of(value: &Value) -> Option<Hash> {
-    let bytes = hex::decode(value.get("hex")?.as_str()?).ok()?;
-    Some(Hash(bytes.try_into().ok()?))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,7 +85,7 @@ struct Entry {
 /// A file that is not what was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Damaged(&'static str);
+pub(crate) struct DamagedFile(&'static str);
 
 pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
     let (mut texts, mut entries) = (Vec::new(), Vec::new());
@@ -113,18 +118,19 @@ pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
     Ok(file)
 }
 
-pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
+pub(crate) fn decode(file: &[u8]) -> Result<Group, DamagedFile> {
     let (index, frame) = split(file)?;
     if Hash::of(frame).to_string() != index.frame_sha256 || frame.len() as u64 != index.frame_bytes {
-        return Err(Damaged("its contexts do not have the hash they were written with"));
+        return Err(DamagedFile("its contexts do not have the hash they were written with"));
     }
-    let texts = decompress(frame, TEXT_BYTES_MAX, &[]).map_err(|_| Damaged("its contexts do not decode"))?;
+    let texts = decompress(frame, TEXT_BYTES_MAX, &[]).map_err(|_| DamagedFile("its contexts do not decode"))?;
     let checkpoints = index.checkpoints.into_iter().map(|Entry { text_at, columns }| {
-        let mut saved = Saved { columns, text: None };
+        let mut saved = MirroredCheckpoint { columns, text: None };
         if let Some((at, length)) = text_at {
-            let text = texts.get(at..).and_then(|rest| rest.get(..length)).ok_or(Damaged("a context is cut short"))?;
+            let text =
+                texts.get(at..).and_then(|rest| rest.get(..length)).ok_or(DamagedFile("a context is cut short"))?;
             if !saved.is_text(text) {
-                return Err(Damaged("a context does not have the hash it was saved with"));
+                return Err(DamagedFile("a context does not have the hash it was saved with"));
             }
             saved.text = Some(text.into());
         }
@@ -134,54 +140,22 @@ pub(crate) fn decode(file: &[u8]) -> Result<Group, Damaged> {
 }
 
 /// The index, checked, and the bytes after it.
-fn split(file: &[u8]) -> Result<(Index, &[u8]), Damaged> {
-    let (header, rest) = file.split_at_checked(HEADER_BYTES).ok_or(Damaged("it is cut short"))?;
+fn split(file: &[u8]) -> Result<(Index, &[u8]), DamagedFile> {
+    let (header, rest) = file.split_at_checked(HEADER_BYTES).ok_or(DamagedFile("it is cut short"))?;
     let (magic, length) = header.split_at(4);
-    let length = u32::from_le_bytes(length.try_into().map_err(|_| Damaged("it is cut short"))?) as usize;
+    let length = u32::from_le_bytes(length.try_into().map_err(|_| DamagedFile("it is cut short"))?) as usize;
     if magic != SKIPPABLE.to_le_bytes() {
-        return Err(Damaged("it does not begin as a mirror does"));
+        return Err(DamagedFile("it does not begin as a mirror does"));
     }
-    let (payload, frame) = rest.split_at_checked(length).ok_or(Damaged("its index is cut short"))?;
-    let (hash, index) = payload.split_at_checked(HASH_BYTES).ok_or(Damaged("its index is cut short"))?;
+    let (payload, frame) = rest.split_at_checked(length).ok_or(DamagedFile("its index is cut short"))?;
+    let (hash, index) = payload.split_at_checked(HASH_BYTES).ok_or(DamagedFile("its index is cut short"))?;
     if Hash::of(index).0 != hash {
-        return Err(Damaged("its index does not have the hash it was written with"));
+        return Err(DamagedFile("its index does not have the hash it was written with"));
     }
-    let index = decompress(index, INDEX_BYTES_MAX, &[]).map_err(|_| Damaged("its index does not decode"))?;
-    let index: Index = serde_json::from_slice(&index).map_err(|_| Damaged("its index cannot be read"))?;
+    let index = decompress(index, INDEX_BYTES_MAX, &[]).map_err(|_| DamagedFile("its index does not decode"))?;
+    let index: Index = serde_json::from_slice(&index).map_err(|_| DamagedFile("its index cannot be read"))?;
     if index.format != FORMAT {
-        return Err(Damaged("it has a format that this version does not know"));
+        return Err(DamagedFile("it has a format that this version does not know"));
     }
     Ok((index, frame))
-}
-
-/// Writes a whole file in place of the one before: it is there as it was or as it is now, whatever happens.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
-    let is_new = !folder.exists();
-    create_private_dir(folder)?;
-    if is_new {
-        folder.ancestors().skip(1).take(2).try_for_each(sync_directory)?;
-    }
-    let fresh = path.with_extension("new");
-    // What an earlier attempt left is not written to again: a file whose sync failed once is not to be trusted.
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let written =
-        write_synced(&fresh, bytes).and_then(|()| fs::rename(&fresh, path)).and_then(|()| sync_directory(folder));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file: File = options.open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }

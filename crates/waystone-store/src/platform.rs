@@ -22,6 +22,15 @@ pub(crate) fn open_private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Makes a file that was not there, for writing, so that only this user can read it.
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Makes the names in a directory durable. Windows does so on its own.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }

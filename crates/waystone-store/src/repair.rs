@@ -40,16 +40,15 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
         let findings = import_files(&directory, &directory.database(), None, now, progress)?;
         return Ok(Repaired { damage: None, set_aside: None, findings });
     };
-    let fresh = directory.root().join("rebuild");
-    if fresh.exists() {
-        fs::remove_dir_all(&fresh).map_err(unusable)?;
+    let fresh = directory.rebuild();
+    if fresh.root().exists() {
+        fs::remove_dir_all(fresh.root()).map_err(unusable)?;
     }
-    create_private_dir(&fresh).map_err(unusable)?;
-    let database = fresh.join("waystone.db");
-    let findings = import_files(&directory, &database, Some(&directory.database()), now, progress)?;
-    check_copy(&database).map_err(unusable)?;
-    fs::rename(&database, directory.rebuilt()).map_err(unusable)?;
-    fs::remove_dir_all(&fresh).map_err(unusable)?;
+    create_private_dir(fresh.root()).map_err(unusable)?;
+    let findings = import_files(&directory, &fresh.database(), Some(&directory.database()), now, progress)?;
+    check_copy(&fresh).map_err(unusable)?;
+    fs::rename(fresh.database(), directory.rebuilt()).map_err(unusable)?;
+    fs::remove_dir_all(fresh.root()).map_err(unusable)?;
     sync_directory(directory.root()).map_err(unusable)?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), set_aside, findings })
@@ -71,21 +70,21 @@ fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Opt
 }
 
 /// A database whose log is not folded back into it, or that does not reach the disk, does not take the place of another.
-fn check_copy(database: &Path) -> std::io::Result<()> {
-    let log = database.with_extension("db-wal");
-    if log.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+fn check_copy(fresh: &DataDirectory) -> std::io::Result<()> {
+    if fresh.write_ahead_log().metadata().is_ok_and(|metadata| metadata.len() > 0) {
         return Err(std::io::Error::other("the rebuilt database is not whole"));
     }
-    fs::File::open(database)?.sync_all()
+    fs::File::open(fresh.database())?.sync_all()
 }
 
 /// Moves a database with its log to where it can be looked at; the database first, so that none is ever without its log.
 fn set_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
     let folder = directory.damaged(at);
     let mut is_moved = false;
-    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
-        let path = directory.root().join(name);
-        if path.exists() {
+    for path in directory.database_files() {
+        if let Some(name) = path.file_name()
+            && path.exists()
+        {
             create_private_dir(&folder)?;
             fs::rename(&path, folder.join(name))?;
             is_moved = true;

@@ -2,7 +2,9 @@
 //! other's way. What each method does is in the file of its noun.
 
 mod checkpoint;
+mod columns;
 mod connection;
+mod counter;
 mod cursor;
 mod damage;
 mod doctor;
@@ -34,9 +36,10 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
 
 use crate::OpenError;
+use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
-use crate::maintenance::Maintenance;
+use crate::maintenance;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
 use error::file_error;
@@ -45,7 +48,7 @@ use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
 pub(crate) use upkeep::Upkeep;
-use writer::{Access, Writer};
+use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
 pub struct Sqlite {
@@ -55,7 +58,7 @@ pub struct Sqlite {
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
-    held: Mutex<Option<(Maintenance, Presence)>>,
+    held: Mutex<Option<(Background, Presence)>>,
 }
 
 impl Sqlite {
@@ -72,7 +75,7 @@ impl Sqlite {
         let readers = Arc::new(Readers::new(directory.database()));
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), clock)?;
-        let maintenance = Maintenance::start(upkeep).map_err(unusable)?;
+        let maintenance = maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
         Ok(Self { directory, readers, writer, events, held })
     }
@@ -106,7 +109,8 @@ impl Store for Sqlite {
         let (scope_inside, at) = (scope.clone(), new.at);
         let added = self.writer.write(move |db| checkpoint::add(db, &scope_inside, &new)).await?;
         if let Added::Unchanged(head) = &added {
-            self.writer.note(Access { scope: scope.clone(), id: head.checkpoint_id.clone(), at, is_load: false });
+            let (scope, id) = (scope.clone(), head.checkpoint_id.clone());
+            self.writer.note(move |db| checkpoint::record_use(db, &scope, &id, at).map(drop));
         }
         Ok(added)
     }
@@ -155,7 +159,8 @@ impl Store for Sqlite {
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
-        self.writer.note(Access { scope: scope.clone(), id: id.clone(), at, is_load: true });
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.note(move |db| checkpoint::record_load(db, &scope, &id, at));
     }
 
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage> {

@@ -60,7 +60,7 @@ fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> any
         Err(error @ OpenError::Unusable { .. }) if is_server => {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
             let store = Sqlite::open(directory.path(), clock.clone())?;
-            Ok(Opened { store: Arc::new(store), volatile: Some((directory, error.to_string())) })
+            Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })
         }
         Err(error) => Err(error.into()),
     }

@@ -164,7 +164,7 @@ async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrore
     let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
     h.engine.close().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).err().unwrap().to_string();
+    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).err().unwrap().hint();
     assert!(refused.contains("doctor --repair"), "{refused}");
     assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
 

@@ -4,21 +4,23 @@ use std::path::PathBuf;
 
 use waystone_core::canon::Hash;
 
+use crate::directory::CONTEXTS;
+
 /// Longer names are cut: file systems end at 255 bytes, and a suffix must fit.
 const LENGTH_MAX: usize = 200;
 const KEPT: usize = 180;
 /// Names that mean devices on Windows, with or without an extension.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
 
-pub(crate) const SUFFIX: &str = ".json.zst";
+pub(super) const SUFFIX: &str = ".json.zst";
 
 /// The file of a group, from the data directory.
 pub(crate) fn path_of(session: &str, group: &str) -> PathBuf {
-    PathBuf::from("contexts").join(encode(session)).join(format!("{}{SUFFIX}", encode(group)))
+    PathBuf::from(CONTEXTS).join(encode(session)).join(format!("{}{SUFFIX}", encode(group)))
 }
 
 /// `a-z 0-9 _ -` as they are, every other byte as `%XX`: names differ on file systems that do not tell case apart, too.
-pub(crate) fn encode(id: &str) -> String {
+fn encode(id: &str) -> String {
     let mut name = String::new();
     for (at, byte) in id.bytes().enumerate() {
         let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';

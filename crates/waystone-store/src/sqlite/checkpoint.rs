@@ -14,36 +14,43 @@ use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, Packed};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
-use super::error::{DbResult, unreadable};
+use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
 use super::session;
-use super::writer::Access;
 use crate::mirror;
 pub(crate) use add::add;
 pub(crate) use list::list;
 
-/// Records that a checkpoint was used: activity of its session, and for a load an operation.
-pub(crate) fn record_access(db: &Connection, access: &Access) -> DbResult<()> {
+/// Records that a checkpoint was loaded.
+pub(crate) fn record_load(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<()> {
+    let Some((session, project)) = record_use(db, scope, id, at)? else { return Ok(()) };
+    let operation = Operation {
+        at,
+        kind: "checkpoint.loaded",
+        project: &project,
+        subject: vec![handle("checkpoint", id.as_str()), handle("session", &session)],
+        payload: json!({ "checkpointId": id, "sessionId": session, "projectId": project }),
+    };
+    append(db, scope, &operation).map(drop)
+}
+
+/// Records that a checkpoint was used, which is activity of its session. Returns the ids of that and of its project.
+pub(crate) fn record_use(
+    db: &Connection,
+    scope: &Scope,
+    id: &CheckpointId,
+    at: Timestamp,
+) -> DbResult<Option<(String, String)>> {
     let found: Option<(i64, String, String)> = db
         .prepare_cached(
             "SELECT s.key, s.id, s.project FROM checkpoint AS c JOIN session AS s ON s.key = c.session
              WHERE c.space = ?1 AND c.id = ?2",
         )?
-        .query_row(params![access.scope.space, access.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row(params![scope.space, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    let Some((session, session_id, project)) = found else { return Ok(()) };
-    session::touch(db, &access.scope, session, access.at)?;
-    if access.is_load {
-        let operation = Operation {
-            at: access.at,
-            kind: "checkpoint.loaded",
-            project: &project,
-            subject: vec![handle("checkpoint", access.id.as_str()), handle("session", &session_id)],
-            payload: json!({ "checkpointId": access.id, "sessionId": session_id, "projectId": project }),
-        };
-        append(db, &access.scope, &operation)?;
-    }
-    Ok(())
+    let Some((key, session, project)) = found else { return Ok(None) };
+    session::touch(db, scope, key, at)?;
+    Ok(Some((session, project)))
 }
 
 /// Hides a checkpoint that a person or a client no longer wants. Returns it with the group whose file is to say so.
@@ -101,7 +108,6 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         let text: Option<String> = row.get(column)?;
         text.map(|text| text.parse()).transpose().map_err(|error: String| unreadable("an id", error))
     }
-    let required = || unreadable("an id", "it is missing");
     let metadata =
         String::from_utf8_lossy(row.get_ref(5)?.as_bytes_or_null().ok().flatten().unwrap_or_default()).into_owned();
     // What is said of a checkpoint does not keep it from being found; `doctor` puts it right.
@@ -110,9 +116,9 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         Metadata::default()
     });
     Ok(Checkpoint {
-        checkpoint_id: id(row, 0)?.ok_or_else(required)?,
-        session_id: id(row, 1)?.ok_or_else(required)?,
-        project_id: id(row, 2)?.ok_or_else(required)?,
+        checkpoint_id: id(row, 0)?.ok_or_else(missing_id)?,
+        session_id: id(row, 1)?.ok_or_else(missing_id)?,
+        project_id: id(row, 2)?.ok_or_else(missing_id)?,
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
         metadata,

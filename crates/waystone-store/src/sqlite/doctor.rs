@@ -1,9 +1,7 @@
 //! A look at both copies of every checkpoint, and each healed from the other where only one is damaged.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
@@ -12,26 +10,26 @@ use waystone_core::canon::hash_object;
 use waystone_core::store::CheckedGroup;
 
 use super::damage;
-use super::error::DbResult;
-use super::mirror::{changed_seq, holds_more, is_same, path_of, read_file, read_group};
-use crate::directory::DataDirectory;
-use crate::mirror::{Group, SUFFIX, Saved};
+use super::error::{DbResult, missing_id};
+use super::mirror::{holds_more, is_same, read_group};
+use crate::directory::{DATABASE, DataDirectory};
+use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file};
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {
     pub(crate) key: i64,
-    pub(crate) checkpoints: u64,
+    checkpoints: u64,
     left: u64,
     /// Where the file is, from the data directory.
     path: PathBuf,
     /// Why the file is not a copy of the rows. Nothing when it is, or when it is known to lag behind.
     damage: Option<String>,
     /// The file can be read, so rows can be healed from it.
-    pub(crate) has_copy: bool,
+    has_copy: bool,
     /// The file has checkpoints that the database does not have.
     is_ahead: bool,
     /// What of the rows is damaged: ids.
-    pub(crate) damaged: Vec<String>,
+    damaged: Vec<String>,
 }
 
 /// Looks at the first group after `after`.
@@ -45,14 +43,14 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
         .optional()?;
     let Some((key, is_dirty, left)) = found else { return Ok(None) };
     let Some(group) = read_group(db, key)? else { return Ok(None) };
-    let path = path_of(&group)?;
+    let path = group.path().ok_or_else(missing_id)?;
     let (mut damage, mut has_copy, mut is_ahead) = (None, false, false);
     match read_file(&directory.root().join(&path)) {
         Err(error) => damage = Some(format!("it cannot be read: {error}")),
         Ok(Err(damaged)) => damage = Some(damaged.to_string()),
-        Ok(Ok(copy)) if copy.row.get("id") != group.row.get("id") => damage = Some("it is another group's".to_owned()),
+        Ok(Ok(copy)) if copy.row.id() != group.row.id() => damage = Some("it is another group's".to_owned()),
         Ok(Ok(copy)) => {
-            is_ahead = holds_more(&copy, &group) || changed_seq(&copy) > changed_seq(&group);
+            is_ahead = holds_more(&copy, &group) || copy.changed_seq() > group.changed_seq();
             has_copy = true;
             if !is_same(db, &group, &copy)? {
                 damage = Some(difference(&group, &copy));
@@ -61,34 +59,30 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
     }
     let lags_behind = is_dirty && (has_copy || !directory.root().join(&path).exists());
     damage = damage.filter(|_| is_ahead || !lags_behind);
-    let damaged = group.checkpoints.iter().filter(|saved| !is_whole(saved)).map(id_of).collect();
+    let damaged =
+        group.checkpoints.iter().filter(|saved| !is_whole(saved)).map(|saved| saved.columns.id().to_owned()).collect();
     let checkpoints = group.checkpoints.len() as u64;
     Ok(Some(Diagnosis { key, checkpoints, left, path, damage, has_copy, is_ahead, damaged }))
 }
 
 fn difference(group: &Group, copy: &Group) -> String {
-    match changed_seq(group) == changed_seq(copy) {
+    match group.changed_seq() == copy.changed_seq() {
         true => "it differs from the database".to_owned(),
         false => "it holds another state than the database".to_owned(),
     }
-}
-
-fn id_of(saved: &Saved) -> String {
-    saved.columns.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A parsed context takes many times its size. The text of a larger one is proven by its own hash; the other is compared with the file's.
 const PARSED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Whether the text is there, is a context, and has the hash by which contexts are compared.
-fn is_whole(saved: &Saved) -> bool {
+fn is_whole(saved: &MirroredCheckpoint) -> bool {
     let Some(text) = &saved.text else { return false };
     if text.len() > PARSED_BYTES_MAX {
         return true;
     }
     let Ok(Value::Object(context)) = waystone_core::json::parse_trusted(text) else { return false };
-    let hash = hash_object(&context).map(|hash| hash.to_string());
-    hash.as_deref() == saved.columns.get("context_hash").and_then(|value| value.get("hex")).and_then(Value::as_str)
+    hash_object(&context) == saved.columns.hash("context_hash")
 }
 
 impl Diagnosis {
@@ -140,7 +134,7 @@ const BRINGS_BACK: &str = "`waystone doctor --repair` brings them back";
 pub(crate) fn check_database(db: &Connection) -> DbResult<Option<Finding>> {
     Ok(damage::damage(db)?.map(|damage| Finding {
         kind: FindingKind::Unhealed,
-        subject: "waystone.db".to_owned(),
+        subject: DATABASE.to_owned(),
         message: format!("{damage}; `waystone doctor --repair` rebuilds it from the files"),
     }))
 }
@@ -150,7 +144,7 @@ pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResu
     let mut statement =
         db.prepare("SELECT s.id, g.id FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session")?;
     let known: BTreeSet<PathBuf> = statement
-        .query_map([], |row| Ok(crate::mirror::path_of(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))?
+        .query_map([], |row| Ok(path_of(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))?
         .collect::<Result<_, _>>()?;
     let orphan = |path: &PathBuf| Finding {
         kind: FindingKind::Orphan,
@@ -159,27 +153,4 @@ pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResu
     };
     let (files, unread) = list_files(directory);
     Ok(files.iter().filter(|path| !known.contains(*path)).map(orphan).chain(unread).collect())
-}
-
-/// Every mirror file, from the data directory, in order, and what could not be looked into.
-pub(crate) fn list_files(directory: &DataDirectory) -> (Vec<PathBuf>, Vec<Finding>) {
-    let (mut files, mut unread) = (Vec::new(), Vec::new());
-    let mut entries = |folder: &Path| -> Vec<PathBuf> {
-        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-        listed.unwrap_or_else(|error: io::Error| {
-            if error.kind() != io::ErrorKind::NotFound && error.kind() != io::ErrorKind::NotADirectory {
-                let (subject, message) = (folder.display().to_string(), format!("cannot be looked into: {error}"));
-                unread.push(Finding { kind: FindingKind::Unhealed, subject, message });
-            }
-            Vec::new()
-        })
-    };
-    for folder in entries(&directory.contexts()) {
-        let is_mirror = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(SUFFIX));
-        files.extend(entries(&folder).into_iter().filter(is_mirror));
-    }
-    let relative = |path: PathBuf| path.strip_prefix(directory.root()).map(Path::to_owned).unwrap_or(path);
-    let mut files: Vec<PathBuf> = files.into_iter().map(relative).collect();
-    files.sort();
-    (files, unread)
 }

@@ -58,6 +58,10 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
     }
 }
 
+pub(crate) fn closed() -> Error {
+    Error::StorageUnavailable { reason: Unavailable::Broken, message: "the store is closed".to_owned() }
+}
+
 /// A data file cannot be read or written.
 pub(crate) fn file_error(path: &Path, error: &io::Error) -> DbError {
     let reason = match error.kind() {
@@ -65,6 +69,10 @@ pub(crate) fn file_error(path: &Path, error: &io::Error) -> DbError {
         _ => Unavailable::Broken,
     };
     DbError::Refused(Error::StorageUnavailable { reason, message: format!("storage: {}: {error}", path.display()) })
+}
+
+pub(crate) fn missing_id() -> DbError {
+    unreadable("an id", "it is missing")
 }
 
 /// A stored value is not what we write.

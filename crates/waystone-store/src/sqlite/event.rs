@@ -1,8 +1,6 @@
 //! Events as rows, and the thread that notices what other processes add.
 
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -13,6 +11,7 @@ use waystone_core::store::Scope;
 
 use super::connection::open_reader;
 use super::error::{DbResult, unreadable};
+use crate::background::{Background, Stop};
 
 /// How often the database is asked while someone listens.
 const ROUND: Duration = Duration::from_millis(50);
@@ -44,18 +43,16 @@ pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> Db
 /// Keeps a number up to date with the newest event's, whichever process added it. Asks only while someone listens.
 pub(crate) struct EventWatch {
     newest: watch::Sender<i64>,
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Option<Background>,
 }
 
 impl EventWatch {
     pub(crate) fn start(path: PathBuf) -> Self {
         let newest = watch::Sender::new(0);
-        let (stop, stopped) = sync_channel(1);
         let told = newest.clone();
-        let thread = std::thread::Builder::new().name("events".to_owned()).spawn(move || run(&path, &told, &stopped));
+        let thread = Background::start("events", move |stop| run(&path, &told, stop));
         let thread = thread.map_err(|error| tracing::error!(%error, "events cannot be watched")).ok();
-        Self { newest, stop: Some(stop), thread }
+        Self { newest, _thread: thread }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<i64> {
@@ -63,24 +60,16 @@ impl EventWatch {
     }
 }
 
-impl Drop for EventWatch {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(path: &std::path::Path, told: &watch::Sender<i64>, stopped: &Receiver<()>) {
+fn run(path: &Path, told: &watch::Sender<i64>, stop: &Stop) {
     let mut db = None;
-    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ROUND) {
+    while stop.wait(ROUND) {
         if told.receiver_count() == 0 {
             continue;
         }
         if db.is_none() {
             db = open_reader(path).map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
         }
+        // One machine has one space: the newest of all is the newest of it.
         let newest = db.as_ref().and_then(|db| {
             db.prepare_cached("SELECT max(event_seq) FROM space")
                 .and_then(|mut s| s.query_row([], |row| row.get(0)))

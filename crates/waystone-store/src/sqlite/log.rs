@@ -26,6 +26,19 @@ pub(crate) struct Operation<'a> {
 
 /// Appends `operation` and returns its number.
 pub(crate) fn append(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
+    Ok(add(db, scope, operation, 0)?.0)
+}
+
+/// Appends `operation` and tells subscribers.
+pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
+    let (seq, event) = add(db, scope, operation, 1)?;
+    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
+    Ok(seq)
+}
+
+/// Adds `operation` and makes room for so many events about it. Returns its number and that of the newest event.
+fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -> DbResult<(i64, i64)> {
     let (seq, previous): (i64, [u8; 32]) = db
         .prepare_cached("SELECT operation_seq + 1, operation_hash FROM space WHERE space = ?1")?
         .query_row(params![scope.space], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -50,20 +63,13 @@ pub(crate) fn append(db: &Connection, scope: &Scope, operation: &Operation<'_>) 
         payload_hash.0,
         hash.0,
     ])?;
-    db.prepare_cached("UPDATE space SET operation_seq = ?2, operation_hash = ?3 WHERE space = ?1")?
-        .execute(params![scope.space, seq, hash.0])?;
-    Ok(seq)
-}
-
-/// Appends `operation` and tells subscribers.
-pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
-    let seq = append(db, scope, operation)?;
-    let event: i64 = db
-        .prepare_cached("UPDATE space SET event_seq = event_seq + 1 WHERE space = ?1 RETURNING event_seq")?
-        .query_row(params![scope.space], |row| row.get(0))?;
-    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
-    Ok(seq)
+    let event = db
+        .prepare_cached(
+            "UPDATE space SET operation_seq = ?2, operation_hash = ?3, event_seq = event_seq + ?4 WHERE space = ?1
+             RETURNING event_seq",
+        )?
+        .query_row(params![scope.space, seq, hash.0, events], |row| row.get(0))?;
+    Ok((seq, event))
 }
 
 fn chain(

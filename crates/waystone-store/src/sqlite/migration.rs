@@ -107,9 +107,13 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
-    // SQLite needs room for its index of the log even to read.
-    if free_bytes(path.parent().unwrap_or(path)).is_ok_and(|free| free < ROOM_BYTES_MIN) {
-        return OpenError::Full { path: path.to_owned() };
+    match has_room(path) {
+        true => OpenError::Database { path: path.to_owned(), message: error.to_string() },
+        false => OpenError::Full { path: path.to_owned() },
     }
-    OpenError::Database { path: path.to_owned(), message: error.to_string() }
+}
+
+/// Whether a failure has another cause than a full disk. SQLite needs room for its index of the log even to read.
+pub(crate) fn has_room(path: &Path) -> bool {
+    free_bytes(path.parent().unwrap_or(path)).map_or(true, |free| free >= ROOM_BYTES_MIN)
 }

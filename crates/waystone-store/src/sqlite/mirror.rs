@@ -6,26 +6,23 @@
 mod heal;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::{Value, json};
-use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
-use waystone_core::pack::{Base, Packed};
+use waystone_core::pack::decompress;
 
+use super::columns;
 use super::damage::is_damage;
-use super::error::{DbResult, file_error, unreadable};
+use super::error::{DbResult, file_error, missing_id, unreadable};
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
-use crate::mirror::{self, Columns, Group, Saved};
-use crate::platform::{create_private_dir, open_private_file};
-pub(crate) use heal::{Trust, heal, insert, is_same, recount};
+use crate::mirror::{self, Columns, Group, MirroredCheckpoint, keep_aside, read_file};
+use crate::platform::open_private_file;
+pub(crate) use heal::{Trust, heal, is_same};
 
 /// A group whose file is written, and the number of the newest change that is in it.
 pub(crate) type Mirrored = (i64, i64);
@@ -70,11 +67,11 @@ pub(crate) fn write(
     _turn: &File,
 ) -> DbResult<Option<Mirrored>> {
     let Some(mut group) = read_group(db, key)? else { return Ok(None) };
-    let (relative, changed) = (path_of(&group)?, changed_seq(&group));
+    let (relative, changed) = (group.path().ok_or_else(missing_id)?, group.changed_seq());
     let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
     let is_ours = match read_file(&path) {
-        Ok(Ok(before)) if before.row.get("id") == group.row.get("id") => {
+        Ok(Ok(before)) if before.row.id() == group.row.id() => {
             take_over(&mut group, before);
             true
         }
@@ -93,38 +90,23 @@ pub(crate) fn write(
     Ok(Some((key, changed)))
 }
 
-/// Gives a file a second name. It goes by the first until another takes its place.
-fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
-    create_private_dir(aside.parent().unwrap_or(aside))?;
-    match fs::hard_link(path, aside) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(_) => fs::copy(path, aside).map(drop),
-        Ok(()) => Ok(()),
-    }
-}
-
-pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, mirror::Damaged>> {
-    Ok(mirror::decode(&fs::read(path)?))
-}
-
 /// Whether `copy` has checkpoints that `group` does not have.
 pub(crate) fn holds_more(copy: &Group, group: &Group) -> bool {
-    let id = |saved: &Saved| saved.columns.get("id").cloned();
-    let known: HashSet<_> = group.checkpoints.iter().map(id).collect();
-    copy.checkpoints.iter().any(|saved| !known.contains(&id(saved)))
+    let known: HashSet<&str> = group.checkpoints.iter().map(|saved| saved.columns.id()).collect();
+    copy.checkpoints.iter().any(|saved| !known.contains(saved.columns.id()))
 }
 
 /// Takes from the file before what never changes, where the database has it damaged.
 fn take_over(group: &mut Group, before: Group) {
-    let mut known: HashMap<Value, Saved> =
-        before.checkpoints.into_iter().filter_map(|saved| Some((saved.columns.get("id")?.clone(), saved))).collect();
+    let mut known: HashMap<String, MirroredCheckpoint> =
+        before.checkpoints.into_iter().map(|saved| (saved.columns.id().to_owned(), saved)).collect();
     for saved in &mut group.checkpoints {
-        let Some(before) = saved.columns.get("id").and_then(|id| known.remove(id)) else { continue };
+        let Some(before) = known.remove(saved.columns.id()) else { continue };
         let is_damaged = saved.text.is_none() && before.text.is_some();
         let proven: &[&str] = if is_damaged { &["raw_hash", "raw_bytes"] } else { &[] };
         for name in IMMUTABLE.iter().chain(proven) {
-            if let Some(value) = before.columns.get(*name) {
-                saved.columns.insert((*name).to_owned(), value.clone());
+            if let Some(value) = before.columns.get(name) {
+                saved.columns.set(name, value.clone());
             }
         }
         if is_damaged {
@@ -133,31 +115,17 @@ fn take_over(group: &mut Group, before: Group) {
     }
     // A repair brings them back.
     group.checkpoints.extend(known.into_values());
-    group.checkpoints.sort_by_key(|saved| saved.columns.get("seq").and_then(Value::as_i64));
+    group.checkpoints.sort_by_key(|saved| saved.columns.seq());
 }
 
 /// Columns that are written once and never again. The hash and length of a text are proven by the text.
 const IMMUTABLE: [&str; 8] =
     ["context_hash", "created_at_ms", "agent", "workflow", "spared", "name", "tags", "metadata"];
 
-pub(crate) fn changed_seq(group: &Group) -> i64 {
-    group.row.get("changed_seq").and_then(Value::as_i64).unwrap_or(0)
-}
-
-/// Where the file of a group is, from the data directory.
-pub(crate) fn path_of(group: &Group) -> DbResult<PathBuf> {
-    let id = |columns: &Columns| columns.get("id").and_then(Value::as_str).map(str::to_owned);
-    let (session, group) = (id(&group.session), id(&group.row));
-    session
-        .zip(group)
-        .map(|(session, group)| mirror::path_of(&session, &group))
-        .ok_or_else(|| unreadable("an id", "it is missing"))
-}
-
 /// A group as the database has it.
 pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
     let one = |sql: &str| -> DbResult<Option<Columns>> {
-        Ok(db.prepare_cached(sql)?.query_row(params![key], columns).optional()?)
+        Ok(db.prepare_cached(sql)?.query_row(params![key], columns::read).optional()?)
     };
     let row = one("SELECT * FROM checkpoint_group WHERE key = ?1")?;
     let session = one("SELECT s.* FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1")?;
@@ -169,25 +137,23 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
          WHERE c.group_key = ?1 ORDER BY c.seq",
     )?;
     let mut rows = statement.query(params![key])?;
-    let mut texts: HashMap<i64, (Base, Arc<[u8]>)> = HashMap::new();
+    let mut texts: HashMap<i64, Arc<[u8]>> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
-        let columns = columns(row)?;
-        let decoded: Option<Arc<[u8]>> = decode(db, row, &texts)?.map(Arc::from);
-        let id = columns.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+        let decoded = read_text(db, row, &texts)?;
         // What follows is proven by its own hash, also when the hash of this one is damaged.
-        if let (Some(text), Some(id)) = (&decoded, id) {
-            texts.insert(row.get("key")?, (Base { id, raw_hash: Hash::of(text) }, Arc::clone(text)));
+        if let Some(text) = &decoded {
+            texts.insert(row.get("key")?, Arc::clone(text));
         }
-        let mut saved = Saved { columns, text: None };
+        let mut saved = MirroredCheckpoint { columns: columns::read(row)?, text: None };
         saved.text = decoded.filter(|text| saved.is_text(text));
         checkpoints.push(saved);
     }
     Ok(Some(Group { row, session, checkpoints }))
 }
 
-/// What the bytes of a checkpoint decode to, from the texts before it; `None` when they do not.
-fn decode(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)>) -> DbResult<Option<Vec<u8>>> {
+/// What the bytes of a checkpoint decode to, with the texts before it by their keys; `None` when they do not.
+fn read_text(db: &Connection, row: &Row<'_>, before: &HashMap<i64, Arc<[u8]>>) -> DbResult<Option<Arc<[u8]>>> {
     let bytes = db
         .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
@@ -196,44 +162,10 @@ fn decode(db: &Connection, row: &Row<'_>, texts: &HashMap<i64, (Base, Arc<[u8]>)
         Err(error) if is_damage(&error) => None,
         bytes => bytes?,
     };
-    let base = row.get::<_, Option<i64>>("base")?.map(|key| texts.get(&key));
-    let (Some(bytes), Ok(raw_bytes)) = (bytes, row.get("raw_bytes")) else { return Ok(None) };
-    let packed = |base| Packed { bytes, raw_bytes, raw_hash: Hash([0; 32]), base };
-    Ok(match base {
-        None => packed(None).decode(&[]).ok(),
-        Some(Some((base, text))) => packed(Some(base.clone())).decode(text).ok(),
-        Some(None) => None,
-    })
-}
-
-/// A row by the names of its columns.
-fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
-    let names = row.as_ref().column_names();
-    names.enumerate().map(|(at, name)| Ok((name.to_owned(), to_json(row.get_ref(at)?)))).collect()
-}
-
-fn to_json(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => number.into(),
-        ValueRef::Real(number) => number.into(),
-        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
-        ValueRef::Blob(bytes) => json!({ "hex": hex::encode(bytes) }),
-    }
-}
-
-pub(crate) fn to_sql(value: &Value) -> rusqlite::types::Value {
-    use rusqlite::types::Value as Sql;
-    match value {
-        Value::Null => Sql::Null,
-        Value::Bool(truth) => Sql::Integer(i64::from(*truth)),
-        Value::Number(number) => {
-            number.as_i64().map_or_else(|| Sql::Real(number.as_f64().unwrap_or(0.0)), Sql::Integer)
-        }
-        Value::String(text) => Sql::Text(text.clone()),
-        other => match other.get("hex").and_then(Value::as_str).and_then(|text| hex::decode(text).ok()) {
-            Some(bytes) => Sql::Blob(bytes),
-            None => Sql::Text(other.to_string()),
-        },
-    }
+    let base: Option<&[u8]> = match row.get::<_, Option<i64>>("base")? {
+        Some(key) => before.get(&key).map(AsRef::as_ref),
+        None => Some(&[]),
+    };
+    let (Some(bytes), Some(base), Ok(raw_bytes)) = (bytes, base, row.get("raw_bytes")) else { return Ok(None) };
+    Ok(decompress(&bytes, raw_bytes, base).ok().map(Arc::from))
 }

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
-use waystone_core::error::Unavailable;
 use waystone_core::{Error, Result};
 
 use super::connection::open_reader;
-use super::error::DbResult;
+use super::error::{DbResult, closed};
 
 const READERS_MAX: usize = 4;
 
@@ -53,8 +52,4 @@ impl Readers {
         self.permits.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
-}
-
-fn closed() -> Error {
-    Error::StorageUnavailable { reason: Unavailable::Broken, message: "the store is closed".to_owned() }
 }

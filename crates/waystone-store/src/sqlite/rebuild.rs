@@ -1,27 +1,27 @@
-//! A database made from mirror files, and groups brought back from them into one.
+//! A database made from mirror files, or what they hold more brought into one: first a survey of all of them, then group by group
+//! in the order of their checkpoints. How a group is added is in [`group`], what a damaged database still gives in [`salvage`].
+
+mod group;
+mod salvage;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::{Value, json};
+use rusqlite::{Connection, params};
+use serde_json::json;
 use waystone_core::api::{Finding, FindingKind};
-use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
-use waystone_core::id::CheckpointId;
-use waystone_core::pack::{Base, pack, pack_delta};
 use waystone_core::store::Scope;
 
-use super::connection::{open_untouched, open_writer};
-use super::doctor::list_files;
-use super::error::{DbResult, unreadable};
-use super::log::{Operation, append, next_row_seq};
-use super::migration::make;
-use super::mirror::{changed_seq, insert, path_of, read_file, read_group, recount, to_sql};
+use super::connection::open_writer;
+use super::counter::{continue_numbers, recount};
+use super::error::DbResult;
+use super::log::{Operation, append};
+use super::migration::{has_room, make};
 use super::upkeep::checkpoint;
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::mirror::{Columns, Group, Saved};
+use crate::mirror::{Columns, Group, list_files, read_file};
 
 /// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
 /// far as it is not there.
@@ -33,9 +33,9 @@ pub(crate) fn import_files(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
     make(database, at)?;
-    let failed = |error: &dyn std::fmt::Display| OpenError::Unusable {
-        path: database.to_owned(),
-        error: std::io::Error::other(error.to_string()),
+    let failed = |error: &dyn std::fmt::Display| match has_room(database) {
+        true => OpenError::Unrepaired { path: directory.database(), message: error.to_string() },
+        false => OpenError::Full { path: directory.database() },
     };
     let db = open_writer(database).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
@@ -53,7 +53,7 @@ pub(crate) fn import_files(
 }
 
 /// What the files say of a session.
-struct Known {
+struct FiledSession {
     /// The number of the change that its fields are from.
     changed: i64,
     columns: Columns,
@@ -70,7 +70,7 @@ struct Source {
 struct Import<'a> {
     db: &'a Connection,
     /// By id.
-    sessions: HashMap<String, Known>,
+    sessions: HashMap<String, FiledSession>,
     /// Which checkpoint has a number.
     seqs: HashMap<i64, String>,
     findings: Vec<Finding>,
@@ -90,7 +90,7 @@ impl Import<'_> {
         let (mut sources, total) = (Vec::new(), 2 * files.len() as u64);
         for (done, path) in files.into_iter().enumerate() {
             match read_file(&directory.root().join(&path)) {
-                Ok(Ok(group)) if path_of(&group)? == path => {
+                Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
                     self.survey(&group)?;
                     sources.push(Source { path, first_seq: seqs(&group).min().unwrap_or(i64::MAX) });
                 }
@@ -117,7 +117,7 @@ impl Import<'_> {
             self.salvage(damaged);
         }
         recount(self.db)?;
-        continue_counters(self.db)?;
+        continue_numbers(self.db)?;
         if self.restored > 0 { record(self.db, self.restored, at) } else { Ok(()) }
     }
 
@@ -127,15 +127,15 @@ impl Import<'_> {
     }
 
     fn survey(&mut self, group: &Group) -> DbResult<()> {
-        let (id, changed) = (text(&group.session, "id").to_owned(), changed_seq(group));
+        let (id, changed) = (group.session.id().to_owned(), group.changed_seq());
         let mut is_renumbered = false;
         for saved in &group.checkpoints {
-            let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
-            let own = text(&saved.columns, "id");
+            let seq = saved.columns.seq().unwrap_or(0);
+            let own = saved.columns.id();
             let is_ours = *self.seqs.entry(seq).or_insert_with(|| own.to_owned()) == own;
             is_renumbered |= !is_ours || is_anothers(self.db, seq, own)?;
         }
-        let known = Known { changed, columns: group.session.clone(), is_renumbered };
+        let known = FiledSession { changed, columns: group.session.clone(), is_renumbered };
         match self.sessions.get_mut(&id) {
             None => drop(self.sessions.insert(id, known)),
             Some(before) => {
@@ -147,121 +147,6 @@ impl Import<'_> {
         }
         Ok(())
     }
-
-    /// What a damaged database still gives and no file has: what was saved last, or what was damaged in its file. A text proves itself by
-    /// its hash, an id by a number that no other has; what cannot be read is left, and logged.
-    fn salvage(&mut self, damaged: &Path) {
-        let Ok(db) = open_untouched(damaged) else { return };
-        let next = |after: i64| -> rusqlite::Result<Option<i64>> {
-            db.prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
-                .query_row(params![after], |row| row.get(0))
-                .optional()
-        };
-        let mut after = 0;
-        loop {
-            let group = match next(after) {
-                Ok(None) => return,
-                Ok(Some(key)) => {
-                    after = key;
-                    read_group(&db, key).map_err(|error| error.to_string())
-                }
-                Err(error) => {
-                    return tracing::warn!(%error, after, "groups of the damaged database cannot be read");
-                }
-            };
-            let added = group.and_then(|group| {
-                let Some(mut group) = group else { return Ok(()) };
-                group.checkpoints.retain(|saved| {
-                    let seq = saved.columns.get("seq").and_then(Value::as_i64).unwrap_or(0);
-                    saved.text.is_some()
-                        && is_anothers(self.db, seq, text(&saved.columns, "id")).is_ok_and(|taken| !taken)
-                });
-                self.add_group(&group).map_err(|error| error.to_string())
-            });
-            if let Err(error) = added {
-                tracing::warn!(error, group = after, "a group of the damaged database cannot be read");
-            }
-        }
-    }
-
-    /// Brings back what of a group is not there.
-    fn add_group(&mut self, group: &Group) -> DbResult<()> {
-        self.db.execute_batch("SAVEPOINT import")?;
-        let done = self.try_add_group(group);
-        self.db.execute_batch(if done.is_ok() { "RELEASE import" } else { "ROLLBACK TO import; RELEASE import" })?;
-        let (restored, findings) = done?;
-        self.restored += restored;
-        self.findings.extend(findings);
-        Ok(())
-    }
-
-    /// Where a file holds a newer state than the database does, what was deleted since is deleted, and the session is as it was then.
-    fn take_newer_state(&self, group: &Group, space: i64) -> DbResult<()> {
-        let (session, changed) = (text(&group.session, "id"), changed_seq(group));
-        let taken = self.db.execute(
-            "UPDATE checkpoint_group SET changed_seq = ?4, mirrored_seq = 0
-             WHERE id = ?3 AND changed_seq < ?4 AND session = (SELECT key FROM session WHERE space = ?1 AND id = ?2)",
-            params![space, session, text(&group.row, "id"), changed],
-        )?;
-        if taken == 0 {
-            return Ok(());
-        }
-        for saved in &group.checkpoints {
-            update(self.db, "checkpoint", space, &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
-        }
-        match self.sessions.get(session).filter(|known| known.changed == changed) {
-            Some(known) => {
-                update(self.db, "session", space, &known.columns, &["name", "tags", "archived_at_ms", "archived_seq"])
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
-        let space = group.row.get("space").and_then(Value::as_i64).unwrap_or(1);
-        let mut is_new = false;
-        for saved in &group.checkpoints {
-            is_new |= find(self.db, "checkpoint", space, text(&saved.columns, "id"))?.is_none();
-        }
-        self.take_newer_state(group, space)?;
-        if !is_new {
-            return Ok((0, Vec::new()));
-        }
-        let id = text(&group.session, "id");
-        let known = self.sessions.get(id);
-        let mut findings = Vec::new();
-        let session = match find(self.db, "session", space, id)? {
-            Some(key) => key,
-            None => {
-                findings.push(finding(FindingKind::Restored, id, "a session came back from its files"));
-                let mut columns = known.map_or_else(|| group.session.clone(), |known| known.columns.clone());
-                columns.remove("key");
-                columns.insert("head".to_owned(), Value::Null);
-                insert(self.db, "session", &columns)?
-            }
-        };
-        let group_key = join_group(self.db, group, session)?;
-        let is_renumbered = known.is_some_and(|known| known.is_renumbered);
-        let mut previous: Option<Link<'_>> = None;
-        let mut count = 0;
-        for saved in &group.checkpoints {
-            let id = text(&saved.columns, "id");
-            if find(self.db, "checkpoint", space, id)?.is_some() {
-                continue;
-            }
-            let Some(context) = saved.text.as_deref() else {
-                findings.push(finding(FindingKind::Lost, id, "is damaged in its file too"));
-                continue;
-            };
-            let key = add_checkpoint(self.db, saved, context, (session, group_key), previous.as_ref(), is_renumbered)?;
-            previous = Some(Link { key, id: id.parse().map_err(|error| unreadable("an id", error))?, context });
-            count += 1;
-        }
-        if count > 0 {
-            self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![group_key])?;
-        }
-        Ok((count, findings))
-    }
 }
 
 /// Whether a number is taken by another checkpoint.
@@ -269,117 +154,8 @@ fn is_anothers(db: &Connection, seq: i64, id: &str) -> DbResult<bool> {
     Ok(db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
 }
 
-/// Gives rows those of `columns` that are named.
-fn update(db: &Connection, table: &str, space: i64, columns: &Columns, names: &[&str]) -> DbResult<()> {
-    for name in names {
-        let sql = format!("UPDATE {table} SET {name} = ?3 WHERE space = ?1 AND id = ?2");
-        let value = to_sql(columns.get(*name).unwrap_or(&Value::Null));
-        db.prepare_cached(&sql)?.execute(params![space, text(columns, "id"), value])?;
-    }
-    Ok(())
-}
-
-fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
-    columns.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn seqs(group: &Group) -> impl Iterator<Item = i64> {
-    group.checkpoints.iter().filter_map(|saved| saved.columns.get("seq")?.as_i64())
-}
-
-fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
-    Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
-}
-
-fn find(db: &Connection, table: &str, space: i64, id: &str) -> DbResult<Option<i64>> {
-    let sql = format!("SELECT key FROM {table} WHERE space = ?1 AND id = ?2");
-    Ok(db.prepare_cached(&sql)?.query_row(params![space, id], |row| row.get(0)).optional()?)
-}
-
-fn join_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {
-    let found: Option<i64> = db
-        .prepare_cached(
-            "UPDATE checkpoint_group SET changed_seq = max(changed_seq, ?3) WHERE session = ?1 AND id = ?2 RETURNING key",
-        )?
-        .query_row(params![session, text(&group.row, "id"), changed_seq(group)], |row| row.get(0))
-        .optional()?;
-    if let Some(key) = found {
-        return Ok(key);
-    }
-    let mut columns = group.row.clone();
-    columns.remove("key");
-    columns.insert("session".to_owned(), session.into());
-    // Its rows get other keys, so the file is written anew.
-    columns.insert("mirrored_seq".to_owned(), 0.into());
-    insert(db, "checkpoint_group", &columns)
-}
-
-/// The checkpoint that was added before another one of the same group.
-struct Link<'a> {
-    key: i64,
-    id: CheckpointId,
-    context: &'a [u8],
-}
-
-fn add_checkpoint(
-    db: &Connection,
-    saved: &Saved,
-    context: &[u8],
-    (session, group): (i64, i64),
-    previous: Option<&Link<'_>>,
-    is_renumbered: bool,
-) -> DbResult<i64> {
-    let packed = match previous {
-        Some(link) => {
-            let base = Base { id: link.id.clone(), raw_hash: Hash::of(link.context) };
-            pack_delta(context, base, link.context)
-        }
-        None => pack(context),
-    };
-    let packed = packed.map_err(|error| unreadable("a context", error))?;
-    let mut columns = saved.columns.clone();
-    columns.remove("key");
-    let space = columns.get("space").and_then(Value::as_i64).unwrap_or(1);
-    let parent = find(db, "checkpoint", space, text(&columns, "parent_id"))?;
-    if is_renumbered {
-        columns.insert("seq".to_owned(), next_row_seq(db, &Scope { space, actor: String::new() })?.into());
-    }
-    let base = previous.map(|link| link.key);
-    let own = json!({
-        "session": session, "group_key": group, "parent": parent, "base": base, "size_bytes": packed.bytes.len(),
-    });
-    columns.extend(own.as_object().cloned().unwrap_or_default());
-    let key = insert(db, "checkpoint", &columns)?;
-    db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
-        .execute(params![key, packed.bytes])?;
-    Ok(key)
-}
-
-/// Numbers go on after the highest one found. Operations before that are gone, so another chain begins.
-fn continue_counters(db: &Connection) -> DbResult<()> {
-    db.execute_batch(
-        "UPDATE space AS p SET row_seq = max(row_seq,
-             (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
-             (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space));",
-    )?;
-    let highest: i64 = db.query_row(
-        "SELECT max((SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
-                    (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint))",
-        [],
-        |row| row.get(0),
-    )?;
-    let changed = db.execute(
-        "UPDATE space SET operation_seq = ?1, operation_hash = randomblob(32), event_seq = max(event_seq, ?1)
-         WHERE operation_seq < ?1",
-        params![highest],
-    )?;
-    if changed > 0 {
-        db.execute(
-            "INSERT INTO chain (space, first_seq, genesis) SELECT space, operation_seq + 1, operation_hash FROM space",
-            [],
-        )?;
-    }
-    Ok(())
+    group.checkpoints.iter().filter_map(|saved| saved.columns.seq())
 }
 
 fn record(db: &Connection, restored: u64, at: Timestamp) -> DbResult<()> {

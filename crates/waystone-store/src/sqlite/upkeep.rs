@@ -129,10 +129,15 @@ impl Upkeep {
 
 /// Folds the log back before it takes the room that folding it back needs. Then nothing could be written any more, whatever is
 /// freed: writers are faster than housekeeping, and the log never gives room back. Only for who has the turn to write.
-pub(crate) fn make_room(directory: &DataDirectory, db: &Connection, free_bytes: u64) -> rusqlite::Result<()> {
+/// How much room there is costs a call to the system, so it is asked only when the log has grown.
+pub(crate) fn make_room(
+    directory: &DataDirectory,
+    db: &Connection,
+    free_bytes: impl FnOnce() -> u64,
+) -> rusqlite::Result<()> {
     let log_bytes = directory.write_ahead_log().metadata().map_or(0, |metadata| metadata.len());
     // The database grows by no more than the log holds; the same again is left for what is written until the next look.
-    if log_bytes < PASSIVE_BYTES || free_bytes >= 2 * log_bytes {
+    if log_bytes < PASSIVE_BYTES || free_bytes() >= 2 * log_bytes {
         return Ok(());
     }
     db.busy_timeout(WAIT_MAX)?;
@@ -205,9 +210,9 @@ mod tests {
         let (mut upkeep, _turn) = grown_log(&h).await;
         let size = || log_bytes(&h);
         let (grown, directory) = (size(), upkeep.directory.clone());
-        make_room(&directory, upkeep.db().unwrap(), 2 * grown).unwrap();
+        make_room(&directory, upkeep.db().unwrap(), || 2 * grown).unwrap();
         assert_eq!(size(), grown, "there is room enough");
-        make_room(&directory, upkeep.db().unwrap(), 2 * grown - 1).unwrap();
+        make_room(&directory, upkeep.db().unwrap(), || 2 * grown - 1).unwrap();
         assert_eq!(size(), 0);
         h.check_invariants().await;
     }

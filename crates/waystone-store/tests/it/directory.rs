@@ -88,5 +88,6 @@ fn a_path_that_cannot_be_a_directory_is_named() {
     let root = private_dir();
     fs::write(root.path().join("file"), "").unwrap();
     let error = open(&root.path().join("file")).map(drop).unwrap_err();
-    assert!(error.to_string().contains("--data-dir"), "{error}");
+    assert!(error.to_string().contains(&root.path().join("file").display().to_string()), "{error}");
+    assert!(error.hint().contains("--data-dir"), "{}", error.hint());
 }

@@ -43,9 +43,9 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
         return reply(code, message.clone(), hint);
     }
     let message = format!("{error:#}");
-    match message.rsplit_once("; ") {
-        Some((message, hint)) if error.is::<OpenError>() => reply("STORAGE_UNAVAILABLE", message.to_owned(), hint),
-        _ => reply("COMMAND_FAILED", message, "see logs/waystone.log in the data directory"),
+    match error.downcast_ref::<OpenError>() {
+        Some(error) => reply("STORAGE_UNAVAILABLE", message, &error.hint()),
+        None => reply("COMMAND_FAILED", message, "see logs/waystone.log in the data directory"),
     }
 }
 

@@ -5,12 +5,13 @@ use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::Checkpoint;
 use waystone_core::error::{Conflict, Quota};
+use waystone_core::id::CheckpointId;
 use waystone_core::pack::Packed;
 use waystone_core::store::{Added, NewCheckpoint, Scope};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
-use crate::sqlite::error::DbResult;
+use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::session::{self, SessionRow};
 
@@ -28,6 +29,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     }
     let head = session.as_ref().and_then(|session| session.head).map(|key| find_by_key(db, key)).transpose()?;
     check_head(head.as_ref(), new)?;
+    let head_id = head.as_ref().map(|head| head.checkpoint_id.clone());
     if let Some(head) = head
         && !new.force
         && head.context_hash == new.context_hash
@@ -46,7 +48,29 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let key = insert(db, scope, &session, Links { parent, group, base }, new, packed)?;
     let pruned = prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, Some(pruned))?;
-    Ok(Added::New { checkpoint: find_by_key(db, key)?, pruned })
+    Ok(Added::New { checkpoint: describe(new, &session, packed, new.parent.clone().or(head_id))?, pruned })
+}
+
+/// What is in the rows of a checkpoint that was just added.
+fn describe(
+    new: &NewCheckpoint,
+    session: &SessionRow,
+    packed: &Packed,
+    parent: Option<CheckpointId>,
+) -> DbResult<Checkpoint> {
+    Ok(Checkpoint {
+        checkpoint_id: new.id.clone(),
+        session_id: new.session.clone(),
+        project_id: session.project.parse().map_err(|error| unreadable("a session's project", error))?,
+        created_at: new.at,
+        size_bytes: packed.bytes.len() as u64,
+        metadata: new.metadata.clone(),
+        agent_id: new.agent.clone(),
+        workflow_id: new.workflow.clone(),
+        parent_checkpoint_id: parent,
+        context_hash: new.context_hash,
+        archived: false,
+    })
 }
 
 fn check_session(session: &SessionRow, new: &NewCheckpoint) -> DbResult<()> {

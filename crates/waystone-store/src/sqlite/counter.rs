@@ -1,0 +1,50 @@
+//! Counters made anew from the rows, after rows were brought back or put right. Whoever adds a row counts it at once.
+
+use rusqlite::{Connection, params};
+
+use super::error::{DbError, DbResult};
+
+/// Counts anew what sessions and the space keep count of.
+pub(crate) fn recount(db: &Connection) -> DbResult<()> {
+    db.execute_batch(
+        "UPDATE session AS s SET
+             head = (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1),
+             checkpoint_count = (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL),
+             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key);
+         UPDATE checkpoint_group AS g SET
+             checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key)),
+             raw_bytes = max(raw_bytes, (SELECT coalesce(sum(raw_bytes), 0) FROM checkpoint WHERE group_key = g.key));
+         UPDATE space AS p SET
+             session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
+             checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
+             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space);",
+    )
+    .map_err(DbError::from)
+}
+
+/// Numbers go on after the highest one found. Operations before that are gone, so another chain begins.
+pub(crate) fn continue_numbers(db: &Connection) -> DbResult<()> {
+    db.execute_batch(
+        "UPDATE space AS p SET row_seq = max(row_seq,
+             (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
+             (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space));",
+    )?;
+    let highest: i64 = db.query_row(
+        "SELECT max((SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
+                    (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint))",
+        [],
+        |row| row.get(0),
+    )?;
+    let changed = db.execute(
+        "UPDATE space SET operation_seq = ?1, operation_hash = randomblob(32), event_seq = max(event_seq, ?1)
+         WHERE operation_seq < ?1",
+        params![highest],
+    )?;
+    if changed > 0 {
+        db.execute(
+            "INSERT INTO chain (space, first_seq, genesis) SELECT space, operation_seq + 1, operation_hash FROM space",
+            [],
+        )?;
+    }
+    Ok(())
+}

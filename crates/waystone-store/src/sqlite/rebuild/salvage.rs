@@ -1,0 +1,45 @@
+//! What a damaged database still gives and no file has: what was saved last, or what was damaged in its file.
+
+use std::path::Path;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::{Import, is_anothers};
+use crate::sqlite::connection::open_untouched;
+use crate::sqlite::mirror::read_group;
+
+impl Import<'_> {
+    /// A text proves itself by its hash, an id by a number that no other has; what cannot be read is left, and logged.
+    pub(super) fn salvage(&mut self, damaged: &Path) {
+        let Ok(db) = open_untouched(damaged) else { return };
+        let next = |after: i64| -> rusqlite::Result<Option<i64>> {
+            db.prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
+                .query_row(params![after], |row| row.get(0))
+                .optional()
+        };
+        let mut after = 0;
+        loop {
+            let group = match next(after) {
+                Ok(None) => return,
+                Ok(Some(key)) => {
+                    after = key;
+                    read_group(&db, key).map_err(|error| error.to_string())
+                }
+                Err(error) => {
+                    return tracing::warn!(%error, after, "groups of the damaged database cannot be read");
+                }
+            };
+            let added = group.and_then(|group| {
+                let Some(mut group) = group else { return Ok(()) };
+                group.checkpoints.retain(|saved| {
+                    let seq = saved.columns.seq().unwrap_or(0);
+                    saved.text.is_some() && is_anothers(self.db, seq, saved.columns.id()).is_ok_and(|taken| !taken)
+                });
+                self.add_group(&group).map_err(|error| error.to_string())
+            });
+            if let Err(error) = added {
+                tracing::warn!(error, group = after, "a group of the damaged database cannot be read");
+            }
+        }
+    }
+}
