@@ -5,23 +5,34 @@
 //! which the engine calls first.
 
 mod checkpoint;
+mod diff;
 mod doctor;
 mod error;
 mod event;
+mod handle;
+mod mark;
 mod metadata;
 mod session;
 mod status;
+mod view;
 
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,
     SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
+pub use diff::{Change, ChangeKind, CheckpointDiff};
 pub use doctor::{Checkup, Finding, FindingKind};
 pub use error::{ErrorBody, ErrorReply};
 pub use event::{Event, EventPage};
+pub use handle::{ExpandHandle, ExpandedHandle};
+pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
 pub use metadata::Metadata;
 pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
 pub use status::Status;
+pub use view::{
+    AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
+    View, ViewReport, Weights,
+};
 
 use crate::error::{Error, Result};
 

@@ -3,15 +3,20 @@
 mod checkpoint;
 mod doctor;
 mod event;
+mod handle;
+mod mark;
 mod session;
 mod status;
+mod view;
 
 use std::sync::Arc;
 
+use crate::api::ContextRule;
 use crate::clock::{Clock, Timestamp};
 use crate::id::ProjectId;
 use crate::recent::Recent;
 use crate::store::SharedStore;
+use crate::tokens::Counts;
 
 /// How long what was deleted is kept before it is removed.
 pub const GRACE_DAYS: i64 = 7;
@@ -61,6 +66,9 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     limits: Arc<Limits>,
     recent: Arc<Recent>,
+    counts: Arc<Counts>,
+    /// The configuration's, which count after a session's own.
+    context_rules: Arc<[ContextRule]>,
     /// The project of a request that names none.
     project: ProjectId,
     /// Why nothing is kept beyond the end of the process, if so.
@@ -69,12 +77,26 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(store: SharedStore, clock: Arc<dyn Clock>, limits: Limits, project: ProjectId) -> Self {
-        Self { store, clock, limits: Arc::new(limits), recent: Arc::default(), project, volatile: None }
+        Self {
+            store,
+            clock,
+            limits: Arc::new(limits),
+            recent: Arc::default(),
+            counts: Arc::default(),
+            context_rules: Arc::new([]),
+            project,
+            volatile: None,
+        }
     }
 
     /// The same engine on a store that ends with the process: what it saves it calls volatile, and every reply says `why`.
     pub fn volatile(self, why: &str) -> Self {
         Self { volatile: Some(why.into()), ..self }
+    }
+
+    /// The same engine with rules for all sessions.
+    pub fn with_context_rules(self, rules: Vec<ContextRule>) -> Self {
+        Self { context_rules: rules.into(), ..self }
     }
 
     /// What every reply says besides its own: that nothing is kept, if so.

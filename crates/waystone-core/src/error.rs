@@ -28,6 +28,11 @@ pub enum Error {
     Forbidden(String),
     #[error("there is nothing at {0}")]
     NotFound(String),
+    #[error("there is nothing behind the handle `{0}`")]
+    HandleNotFound(String),
+    /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
+    #[error("{0}")]
+    InvalidParameter(String),
     #[error("{method} is not possible at {path}")]
     MethodNotAllowed { method: String, path: String },
     #[error("the body must be JSON: send Content-Type: application/json, not `{0}`")]
@@ -134,6 +139,15 @@ impl Error {
         Self::StorageUnavailable { reason: Unavailable::Broken, message: message.into() }
     }
 
+    /// The same under the name that the contract of segments has for a bad request.
+    #[must_use]
+    pub fn as_parameter(self) -> Self {
+        match self {
+            Self::InvalidInput(message) => Self::InvalidParameter(message),
+            other => other,
+        }
+    }
+
     /// Code, HTTP status and the next action.
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {
@@ -162,6 +176,12 @@ impl Error {
             Self::Forbidden(_) => {
                 ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
             }
+            Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
+            Self::HandleNotFound(_) => (
+                "HANDLE_NOT_FOUND",
+                404,
+                "make the view anew: a checkpoint may have been removed, and a context that was given is kept for 7 days",
+            ),
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
@@ -205,7 +225,9 @@ impl Error {
             Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
             Self::QuotaExceeded(quota) => json!({ "setting": quota.setting() }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
+            Self::HandleNotFound(handle) => json!({ "handle": handle }),
             Self::InvalidInput(_)
+            | Self::InvalidParameter(_)
             | Self::Forbidden(_)
             | Self::NotFound(_)
             | Self::MethodNotAllowed { .. }

@@ -6,15 +6,21 @@
 
 pub mod api;
 pub mod canon;
+pub mod classify;
 pub mod clock;
+pub mod compress;
+pub mod diff;
 mod engine;
 pub mod error;
+pub mod handle;
 pub mod id;
 pub mod json;
 pub mod offload;
 pub mod pack;
 mod recent;
 pub mod store;
+pub mod survive;
+pub mod tokens;
 
 pub use engine::{Engine, GRACE_DAYS, Limits};
 pub use error::{Error, Result};

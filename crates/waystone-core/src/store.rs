@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::api::{
-    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Metadata, Session, SessionPage,
-    Status, UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Metadata, Session,
+    SessionPage, Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -61,6 +61,8 @@ pub struct NewCheckpoint {
     pub force: bool,
     pub expected_head: Option<CheckpointId>,
     pub parent: Option<CheckpointId>,
+    /// The rules that its session is to have; `None` leaves them as they are.
+    pub context_rules: Option<Vec<ContextRule>>,
     pub idempotency: Option<Idempotency>,
     /// How many checkpoints a session may have before the oldest is archived.
     pub checkpoints_max: u64,
@@ -68,6 +70,18 @@ pub struct NewCheckpoint {
     pub total_bytes_max: u64,
 }
 
+/// A context that was given to a view, to be kept for a while.
+#[derive(Debug, Clone)]
+pub struct NewContext {
+    /// Of its text.
+    pub hash: Hash,
+    pub packed: Packed,
+    pub at: Timestamp,
+    pub total_bytes_max: u64,
+}
+
+/// How long a context that was given to a view is kept, from its last use.
+pub const CONTEXT_LIFE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 /// How long a retry is recognised.
 pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
 /// How long subscribers can come back to an event.
@@ -182,6 +196,20 @@ pub trait Store: Send + Sync {
         change: &UpdateSession,
         at: Timestamp,
     ) -> Result<Session>;
+
+    /// Marks a key of the session's contexts. Nothing changes if it is marked already.
+    async fn mark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<()>;
+
+    /// Takes a mark away. False if there is none.
+    async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool>;
+
+    /// The session that the scope's actor last saved in a project.
+    async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>>;
+
+    /// Keeps a context by its hash; one that is kept already is kept longer. It counts in the size of all.
+    async fn keep_context(&self, scope: &Scope, new: NewContext) -> Result<()>;
+
+    async fn find_context(&self, scope: &Scope, hash: Hash) -> Result<Option<Packed>>;
 
     /// Hides the session and all that belongs to it. Returns it as it was.
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session>;

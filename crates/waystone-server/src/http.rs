@@ -7,12 +7,15 @@ mod docs;
 mod event;
 mod extract;
 mod guard;
+mod handle;
+mod mark;
 mod mcp;
 mod openapi;
 mod reply;
 mod route;
 mod session;
 mod status;
+mod view;
 
 use std::sync::Arc;
 
@@ -35,7 +38,10 @@ use crate::turn::Turns;
 fn routes() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(session::routes());
+    routes.extend(mark::routes());
     routes.extend(checkpoint::routes());
+    routes.extend(view::routes());
+    routes.extend(handle::routes());
     routes.extend(event::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());

@@ -6,8 +6,11 @@
 mod aside;
 mod checkpoint;
 mod frame;
+mod handle;
+mod mark;
 mod stdio;
 mod tool;
+mod view;
 
 use std::sync::Arc;
 
@@ -38,11 +41,17 @@ const TOOLS_TTL_MS: u64 = 3_600_000;
 const PROMISE: &str = "Waystone keeps your working context safe across restarts.";
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
-    workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list.";
+    workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
+    you have. Mark what must never be shortened with workflow_mark_critical. What a view left out comes back with context_expand.";
 
 /// Every tool there is.
 fn tools() -> Vec<Tool> {
-    checkpoint::tools().into()
+    let mut tools = Vec::new();
+    tools.extend(checkpoint::tools());
+    tools.extend(mark::tools());
+    tools.extend(view::tools());
+    tools.extend(handle::tools());
+    tools
 }
 
 fn no_method(method: &str) -> ErrorData {

@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod event;
 mod log;
+mod mark;
 mod migration;
 mod mirror;
 mod reader;
@@ -18,6 +19,7 @@ mod rebuild;
 mod session;
 mod status;
 mod upkeep;
+mod view;
 mod writer;
 
 use std::io;
@@ -31,9 +33,11 @@ use waystone_core::api::{
     Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
     UpdateSession,
 };
+use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
-use waystone_core::id::{CheckpointId, SessionId};
-use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, Store, StoredCheckpoint, Wanted};
+use waystone_core::id::{CheckpointId, ProjectId, SessionId};
+use waystone_core::pack::Packed;
+use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, NewContext, Scope, Store, StoredCheckpoint, Wanted};
 
 use crate::OpenError;
 use crate::background::Background;
@@ -194,6 +198,31 @@ impl Store for Sqlite {
     ) -> Result<Session> {
         let (scope, id, change) = (scope.clone(), id.clone(), change.clone());
         self.writer.write(move |db| session::update(db, &scope, &id, &change, at)).await
+    }
+
+    async fn mark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<()> {
+        let (scope, session, key) = (scope.clone(), session.clone(), key.to_owned());
+        self.writer.write(move |db| mark::add(db, &scope, &session, &key, at)).await
+    }
+
+    async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool> {
+        let (scope, session, key) = (scope.clone(), session.clone(), key.to_owned());
+        self.writer.write(move |db| mark::remove(db, &scope, &session, &key, at)).await
+    }
+
+    async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>> {
+        let (scope, project) = (scope.clone(), project.clone());
+        self.readers.read(move |db| mark::find_own_session(db, &scope, &project)).await
+    }
+
+    async fn keep_context(&self, scope: &Scope, new: NewContext) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(move |db| view::keep(db, &scope, &new)).await
+    }
+
+    async fn find_context(&self, scope: &Scope, hash: Hash) -> Result<Option<Packed>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| view::find(db, &scope, hash)).await
     }
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {

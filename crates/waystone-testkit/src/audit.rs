@@ -28,7 +28,7 @@ const PROBLEMS: [(&str, &str); 10] = [
         "space's counters",
         "SELECT space FROM space AS s WHERE session_count <> (SELECT count(*) FROM session WHERE archived_at_ms IS NULL)
              OR checkpoint_count <> (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE archived_at_ms IS NULL)
-             OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session)
+             OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session) + (SELECT coalesce(sum(size_bytes), 0) FROM given_context)
              OR row_seq < (SELECT coalesce(max(seq), 0) FROM checkpoint)
              OR operation_seq - (SELECT max(first_seq) - 1 FROM chain) <> (SELECT count(*) FROM operation
                  WHERE seq >= (SELECT max(first_seq) FROM chain))

@@ -10,10 +10,14 @@ use waystone_core::api::{
     Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
     UpdateSession,
 };
+use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
-use waystone_core::id::{CheckpointId, SessionId};
-use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, Scope, SharedStore, Store, StoredCheckpoint, Wanted};
+use waystone_core::id::{CheckpointId, ProjectId, SessionId};
+use waystone_core::pack::Packed;
+use waystone_core::store::{
+    Added, CheckedGroup, NewCheckpoint, NewContext, Scope, SharedStore, Store, StoredCheckpoint, Wanted,
+};
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::Mcp;
 use waystone_store::Sqlite;
@@ -140,6 +144,35 @@ impl Store for FaultyStore {
         let updated = self.inner.update_session(scope, id, change, at).await?;
         self.step()?;
         Ok(updated)
+    }
+
+    async fn mark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<()> {
+        self.step()?;
+        self.inner.mark_critical(scope, session, key, at).await?;
+        self.step()
+    }
+
+    async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool> {
+        self.step()?;
+        let unmarked = self.inner.unmark_critical(scope, session, key, at).await?;
+        self.step()?;
+        Ok(unmarked)
+    }
+
+    async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>> {
+        self.step()?;
+        self.inner.find_own_session(scope, project).await
+    }
+
+    async fn keep_context(&self, scope: &Scope, new: NewContext) -> Result<()> {
+        self.step()?;
+        self.inner.keep_context(scope, new).await?;
+        self.step()
+    }
+
+    async fn find_context(&self, scope: &Scope, hash: Hash) -> Result<Option<Packed>> {
+        self.step()?;
+        self.inner.find_context(scope, hash).await
     }
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {

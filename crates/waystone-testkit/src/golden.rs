@@ -60,7 +60,11 @@ pub async fn contents(engine: &Engine) -> Value {
     let page = engine.list_checkpoints(&scope, request).await.unwrap();
     let mut all = Vec::new();
     for checkpoint in page.checkpoints.iter().rev() {
-        let request = LoadCheckpoint { checkpoint_id: Some(checkpoint.checkpoint_id.clone()), session_id: None };
+        let request = LoadCheckpoint {
+            checkpoint_id: Some(checkpoint.checkpoint_id.clone()),
+            session_id: None,
+            max_tokens: None,
+        };
         all.push(serde_json::to_value(engine.load_checkpoint(&scope, request).await.unwrap()).unwrap());
     }
     json!(all)
@@ -78,6 +82,21 @@ pub fn contains(actual: &Value, expected: &Value) -> bool {
         }
         _ => actual == expected,
     }
+}
+
+/// Something of everything that can be done to what was saved.
+async fn change_some(h: &Harness) {
+    let session = |n: u64| format!("golden-{n}").parse().unwrap();
+    let named = serde_json::from_value(json!({ "name": "Billing", "tags": ["money"] })).unwrap();
+    h.engine.update_session(&h.scope, &session(1), named).await.unwrap();
+    let mark = serde_json::from_value(json!({ "sessionId": "golden-0", "contextKey": "ключ" })).unwrap();
+    h.engine.mark_critical(&h.scope, mark).await.unwrap();
+    let rules = json!([{ "pattern": "^note", "class": "USEFUL", "reason": "long" }]);
+    h.try_save(json!({ "sessionId": "golden-1", "context": { "last": true }, "contextRules": rules })).await.unwrap();
+    let view = json!({ "context": { "notes": "one line\n".repeat(500) }, "targetTokens": 50 });
+    h.engine.compress_context(&h.scope, serde_json::from_value(view).unwrap()).await.unwrap();
+    let deleted = h.save("golden-1", json!({ "step": "not wanted" })).await.checkpoint_id;
+    h.engine.delete_checkpoint(&h.scope, &deleted).await.unwrap();
 }
 
 /// Writes a golden directory of the present format under `name`. One that exists is never written again.
@@ -101,6 +120,7 @@ pub async fn write(name: &str) {
         }
         h.try_save(request).await.unwrap();
     }
+    change_some(&h).await;
     h.restart().await;
     let expected = serde_json::to_string_pretty(&contents(&h.engine).await).unwrap();
     h.engine.close().await;

@@ -2,12 +2,16 @@
 
 mod checkpoint;
 mod config;
+mod diff;
 mod doctor;
 mod failure;
+mod file;
+mod handle;
 mod render;
 mod serve;
 mod session;
 mod status;
+mod view;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -64,6 +68,8 @@ pub(crate) enum OnStore {
     /// Look at checkpoints, save and delete them
     #[command(subcommand)]
     Checkpoint(Box<checkpoint::Command>),
+    /// Print the original behind a handle of a view
+    Expand(handle::Expand),
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
@@ -148,6 +154,7 @@ pub(crate) async fn run(
         OnStore::Serve => serve::http(engine, settings).await,
         OnStore::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
+        OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
     }
@@ -156,7 +163,10 @@ pub(crate) async fn run(
 #[cfg(test)]
 mod tests {
     use schemars::{JsonSchema, schema_for};
-    use waystone_core::api::{ListCheckpoints, ListSessions, LoadCheckpoint, SaveCheckpoint, UpdateSession};
+    use waystone_core::api::{
+        CompressContext, ExpandHandle, ListCheckpoints, ListSessions, LoadCheckpoint, MarkCritical, PrioritizeContext,
+        SaveCheckpoint, UpdateSession,
+    };
 
     use super::*;
     use crate::settings::kebab_case;
@@ -189,8 +199,15 @@ mod tests {
     #[test]
     fn every_field_of_a_request_is_an_argument() {
         let filters = [("projectId", "in"), ("tags", "tag")];
-        check::<SaveCheckpoint>(&["checkpoint save"], &[("projectId", "in"), ("context", "file")]);
+        let save = [("projectId", "in"), ("context", "file"), ("contextRules", "rules")];
+        check::<SaveCheckpoint>(&["checkpoint save"], &save);
         check::<LoadCheckpoint>(&["checkpoint show"], &[("sessionId", "latest")]);
+        let view =
+            [("context", "file"), ("sessionId", "latest"), ("targetTokens", "tokens"), ("tokenBudget", "tokens")];
+        check::<CompressContext>(&["checkpoint view"], &view);
+        check::<PrioritizeContext>(&["checkpoint view"], &view);
+        check::<MarkCritical>(&["session mark"], &[("contextKey", "key")]);
+        check::<ExpandHandle>(&["expand"], &[]);
         check::<ListCheckpoints>(&["checkpoint list"], &filters);
         check::<ListSessions>(&["session list"], &filters);
         check::<UpdateSession>(&["session rename", "session tag"], &[]);

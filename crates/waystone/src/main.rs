@@ -81,6 +81,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
+    engine = engine.with_context_rules(settings.context_rules());
     if let Some((_, why)) = &opened.volatile {
         tracing::error!(why, "the data directory cannot be used; nothing is kept");
         engine = engine.volatile(why);

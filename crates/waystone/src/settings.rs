@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
+use waystone_core::api::ContextRule;
 use waystone_core::id::ProjectId;
 use waystone_core::{Error, Limits};
 
@@ -32,6 +33,8 @@ pub(crate) enum Kind {
     OneOf(&'static [&'static str]),
     /// An address of this machine that only this machine reaches.
     Loopback,
+    /// Which class keys of a context have, in a variable as JSON.
+    Rules,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 11] = [
+pub(crate) const SETTINGS: [Setting; 12] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -109,6 +112,14 @@ pub(crate) const SETTINGS: [Setting; 11] = [
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().total_bytes_max),
         about: "Most bytes of all checkpoints as stored",
+    },
+    Setting {
+        key: "contextRules",
+        variable: "WAYSTONE_CONTEXT_RULES",
+        aliases: &[],
+        kind: Kind::Rules,
+        default: || json!([]),
+        about: "Which class keys of contexts have in views: JSON [{pattern, class, reason}], first match wins, after a session's own",
     },
     Setting {
         key: "host",
@@ -231,6 +242,10 @@ impl Settings {
 
     pub(crate) fn port(&self) -> u16 {
         self.values["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn context_rules(&self) -> Vec<ContextRule> {
+        serde_json::from_value(self.values["contextRules"].clone()).unwrap_or_default()
     }
 
     pub(crate) fn allowed_origins(&self) -> Vec<String> {

@@ -15,6 +15,7 @@ use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, Wor
 use crate::json;
 
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
+use super::view::{ContextRule, ViewReport};
 use super::{LIMIT_MAX, check_limit};
 
 /// Saves the current context as a new checkpoint and returns its id. The checkpoint is on disk when this returns. A
@@ -52,6 +53,10 @@ pub struct SaveCheckpoint {
     /// The checkpoint of this session that the context continues; the newest when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint_id: Option<CheckpointId>,
+    /// Which class keys of a certain form have in views of this session, from now on. First match wins, before all other rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = ContextRule::RULES_MAX))]
+    pub context_rules: Option<Vec<ContextRule>>,
     /// A retry with the same key and the same request gets the first answer, for 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
@@ -97,7 +102,7 @@ pub struct NextCall {
     pub arguments: Map<String, Value>,
 }
 
-/// Gets a saved context back, whole: a checkpoint by its id, or the latest of a session. Give exactly one of the two.
+/// Gets a saved context back, whole or within maxTokens: a checkpoint by its id, or the latest of a session. Give exactly one of the two.
 /// Use it to resume work after a restart or in a new conversation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -108,6 +113,10 @@ pub struct LoadCheckpoint {
     /// The session whose latest checkpoint to load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
+    /// Load a view of the context that has at most so many tokens, as workflow_context_compress makes it; left out, all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
 }
 
 /// A checkpoint without its context.
@@ -160,9 +169,12 @@ pub struct LoadedCheckpoint {
     /// The file that holds a second copy, from the data directory; null until there is one.
     #[schemars(schema_with = "path_or_null")]
     pub blob_path: Option<String>,
-    /// The context as it was saved.
+    /// The context as it was saved, or a view of it if maxTokens was given.
     #[schemars(with = "Map<String, Value>")]
     pub context: Box<RawValue>,
+    /// What the view cost and left out, if it is one.
+    #[serde(flatten)]
+    pub view: Option<ViewReport>,
     /// Newer checkpoints of the session are damaged; this is the newest good one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub degraded: bool,
@@ -192,6 +204,7 @@ impl LoadedCheckpoint {
             blob_path,
             checkpoint,
             context,
+            view: None,
             degraded: false,
             skipped: Vec::new(),
             warnings: Vec::new(),

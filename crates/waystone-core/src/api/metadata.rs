@@ -46,6 +46,15 @@ impl Metadata {
         Ok(Self(object))
     }
 
+    /// The same, with the keys that are marked in its session.
+    #[must_use]
+    pub fn with_critical_keys(mut self, keys: &[String]) -> Self {
+        if !keys.is_empty() {
+            self.0.insert("criticalKeys".to_owned(), keys.into());
+        }
+        self
+    }
+
     pub fn name(&self) -> Option<&str> {
         self.0.get("name").and_then(Value::as_str)
     }

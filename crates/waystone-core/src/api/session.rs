@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metadata::{TAGS_MAX, TEXT_MAX, is_short};
+use super::view::ContextRule;
 use super::{LIMIT_MAX, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -28,6 +29,12 @@ pub struct Session {
     /// Size of all its checkpoints as stored.
     pub total_size_bytes: u64,
     pub checkpoint_count: u64,
+    /// Keys that are marked: never shortened in views.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub critical_keys: Vec<String>,
+    /// Which class keys of a certain form have in views.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context_rules: Vec<ContextRule>,
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -4,16 +4,18 @@
 //! [`crate::pack`], what is tested inside the transaction in `waystone-store/src/sqlite/checkpoint/add.rs`. Loading is in
 //! [`load`].
 
+mod diff;
 mod load;
 
 use std::sync::Arc;
 
-use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use super::Engine;
 use crate::api::{
-    CheckpointPage, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus, SavedCheckpoint,
+    CheckpointPage, ContextRule, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus,
+    SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
 use crate::error::{Error, Quota, Result};
@@ -73,10 +75,8 @@ impl Engine {
         base: Option<&Known>,
     ) -> Result<(NewCheckpoint, Arc<RawValue>)> {
         let context = to_raw_value(&request.context).map_err(|error| Error::broken(format!("context: {error}")))?;
-        let (actual, max) = (context.get().len() as u64, self.limits.context_bytes_max);
-        if actual > max {
-            return Err(Error::PayloadTooLarge { what: "context", actual, max });
-        }
+        self.check_context_size(context.get().len())?;
+        ContextRule::check_all(request.context_rules.as_deref().unwrap_or_default()).map_err(Error::InvalidInput)?;
         let context_hash = match base.filter(|base| base.context.get() == context.get()) {
             Some(same) => same.context_hash,
             None => hash_object(&request.context)
@@ -109,6 +109,7 @@ impl Engine {
             force: request.force,
             expected_head: request.expected_checkpoint_id,
             parent: request.parent_checkpoint_id,
+            context_rules: request.context_rules,
             idempotency,
             checkpoints_max: self.limits.checkpoints_max,
             session_bytes_max: self.limits.session_bytes_max,
@@ -128,6 +129,11 @@ impl Engine {
             return Err(Error::QuotaExceeded(Quota::CheckpointBytes { actual, max }));
         }
         Ok(Arc::new(packed))
+    }
+
+    pub(super) fn check_context_size(&self, bytes: usize) -> Result<()> {
+        let (actual, max) = (bytes as u64, self.limits.context_bytes_max);
+        if actual > max { Err(Error::PayloadTooLarge { what: "context", actual, max }) } else { Ok(()) }
     }
 
     fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
@@ -169,6 +175,15 @@ impl SavedCheckpoint {
     }
 }
 
+/// The context of a checkpoint, which was an object when it was saved.
+pub(super) fn parse_context(text: &RawValue) -> Result<Map<String, Value>> {
+    match json::parse_trusted(text.get().as_bytes()) {
+        Ok(Value::Object(context)) => Ok(context),
+        Ok(_) => Err(Error::broken("a context is not an object")),
+        Err(error) => Err(Error::broken(error.to_string())),
+    }
+}
+
 fn archived_for_room(pruned: u64, max: u64) -> Vec<String> {
     let older =
         if pruned == 1 { "1 older checkpoint was".to_owned() } else { format!("{pruned} older checkpoints were") };
@@ -189,7 +204,7 @@ fn dropped_by_skip(new: &NewCheckpoint) -> Vec<String> {
 
 /// The hash by which a retry is recognised: the request without its key, with the context by its own hash.
 fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Hash) -> Hash {
-    let rest = serde_json::json!({
+    let mut rest = serde_json::json!({
         "sessionId": request.session_id,
         "metadata": request.metadata,
         "force": request.force,
@@ -199,5 +214,8 @@ fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Has
         "expectedCheckpointId": request.expected_checkpoint_id,
         "parentCheckpointId": request.parent_checkpoint_id,
     });
+    if let Some(rules) = &request.context_rules {
+        rest["contextRules"] = serde_json::json!(rules);
+    }
     Hash::of_parts(&[&context_hash.0, rest.to_string().as_bytes()])
 }

@@ -203,13 +203,15 @@ async fn a_database_of_a_newer_version_is_not_repaired_and_one_whose_number_is_g
     let before = everything(&h, &ids).await;
     h.engine.close().await;
     let set = |pragmas: &str| audit::open(h.data_dir()).execute_batch(pragmas).unwrap();
-    set("PRAGMA user_version = 3; PRAGMA application_id = 0x57530003;");
+    let version: u32 = audit::open(h.data_dir()).query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let (known, newer) = (0x5753_0000 + version, version + 1);
+    set(&format!("PRAGMA user_version = {newer}; PRAGMA application_id = {};", known + 1));
     let clock: Arc<dyn Clock> = h.clock.clone();
     let refused = waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap_err().to_string();
     assert!(refused.contains("newer version"), "{refused}");
-    for version in [0, 1, 3, 999_999] {
-        set(&format!("PRAGMA user_version = {version}; PRAGMA application_id = 0x57530002;"));
-        assert!(repair(&h).damage.is_some(), "{version}");
+    for garbled in [0, 1, newer, 999_999] {
+        set(&format!("PRAGMA user_version = {garbled}; PRAGMA application_id = {known};"));
+        assert!(repair(&h).damage.is_some(), "{garbled}");
     }
     h.restart().await;
     assert_eq!(everything(&h, &ids).await, before);

@@ -3,16 +3,18 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use waystone_core::Error;
 use waystone_core::api::{
-    CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SaveStatus,
-    SavedCheckpoint,
+    CheckpointDiff, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
 use waystone_core::id::{CheckpointId, IdempotencyKey, SessionId};
 
 use super::Http;
-use super::extract::{Body, Id, Query};
-use super::reply::{HttpError, HttpResult, Json, ok, sized};
+use super::extract::{Body, Id, Ids, Query};
+use super::reply::{HttpError, HttpResult, Json, large, ok, sized};
 use super::route::Route;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -27,13 +29,18 @@ pub(super) fn routes() -> Vec<Route> {
         saving(Route::new(Method::POST, "/api/checkpoints", "save_checkpoint", save))
             .summary("Save a context; without a session id a session is made"),
         Route::new(Method::GET, "/api/checkpoints/{checkpointId}", "load_checkpoint", load)
-            .summary("Load a checkpoint with its context")
+            .summary("Load a checkpoint with its context, or a view of it")
+            .query::<Within>()
             .replies::<LoadedCheckpoint>(200)
             .errors(&[404, 422]),
         Route::new(Method::DELETE, "/api/checkpoints/{checkpointId}", "delete_checkpoint", delete)
             .summary("Delete a checkpoint; it is kept for a while and loads by its id")
             .replies::<DeletedCheckpoint>(200)
             .errors(&[404]),
+        Route::new(Method::GET, "/api/checkpoints/{before}/diff/{after}", "diff_checkpoints", diff)
+            .summary("What differs between the contexts of two checkpoints")
+            .replies::<CheckpointDiff>(200)
+            .errors(&[404, 422]),
         Route::new(Method::GET, "/api/sessions/{sessionId}/checkpoints", "list_checkpoints", list_of_session)
             .summary("List a session's checkpoints, newest first")
             .query::<ListCheckpoints>()
@@ -42,7 +49,8 @@ pub(super) fn routes() -> Vec<Route> {
         saving(Route::new(Method::POST, "/api/sessions/{sessionId}/checkpoints", "save_checkpoint", save_in_session))
             .summary("Save a context in a session"),
         Route::new(Method::GET, "/api/sessions/{sessionId}/latest", "load_checkpoint", load_latest)
-            .summary("Load a session's newest checkpoint with its context")
+            .summary("Load a session's newest checkpoint with its context, or a view of it")
+            .query::<Within>()
             .replies::<LoadedCheckpoint>(200)
             .errors(&[404, 422]),
     ]
@@ -110,12 +118,38 @@ fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Res
     }
 }
 
-async fn load(State(http): State<Http>, Id(id): Id<CheckpointId>) -> Result<Response, HttpError> {
-    load_any(&http, LoadCheckpoint { checkpoint_id: Some(id), session_id: None }).await
+/// What [`LoadCheckpoint`] has besides its ids.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Within {
+    /// Load a view of the context that has at most so many tokens; left out, all of it.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    max_tokens: Option<u64>,
 }
 
-async fn load_latest(State(http): State<Http>, Id(session): Id<SessionId>) -> Result<Response, HttpError> {
-    load_any(&http, LoadCheckpoint { checkpoint_id: None, session_id: Some(session) }).await
+async fn load(
+    State(http): State<Http>,
+    Id(id): Id<CheckpointId>,
+    Query(Within { max_tokens }): Query<Within>,
+) -> Result<Response, HttpError> {
+    load_any(&http, LoadCheckpoint { checkpoint_id: Some(id), session_id: None, max_tokens }).await
+}
+
+async fn load_latest(
+    State(http): State<Http>,
+    Id(session): Id<SessionId>,
+    Query(Within { max_tokens }): Query<Within>,
+) -> Result<Response, HttpError> {
+    load_any(&http, LoadCheckpoint { checkpoint_id: None, session_id: Some(session), max_tokens }).await
+}
+
+async fn diff(
+    State(http): State<Http>,
+    Ids(before, after): Ids<CheckpointId, CheckpointId>,
+) -> Result<Response, HttpError> {
+    let _turn = http.turns.reply().await;
+    large(http.engine.diff_checkpoints(&http.scope(), before, after).await?).await
 }
 
 async fn load_any(http: &Http, request: LoadCheckpoint) -> Result<Response, HttpError> {

@@ -27,14 +27,34 @@ const PROGRESS_TIME: Duration = Duration::from_secs(30);
 /// The one id in the path.
 pub(super) struct Id<T>(pub(super) T);
 
-impl<T: FromStr<Err = String>> FromRequestParts<Http> for Id<T> {
+impl<T: FromStr> FromRequestParts<Http> for Id<T>
+where
+    T::Err: std::fmt::Display,
+{
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, state: &Http) -> Result<Self, HttpError> {
         let bad = |message: String| HttpError(Error::InvalidInput(message));
         let Path(id) =
             Path::<String>::from_request_parts(parts, state).await.map_err(|error| bad(error.body_text()))?;
-        id.parse().map(Self).map_err(bad)
+        id.parse().map(Self).map_err(|error: T::Err| bad(error.to_string()))
+    }
+}
+
+/// The two ids in the path.
+pub(super) struct Ids<A, B>(pub(super) A, pub(super) B);
+
+impl<A: FromStr<Err = String>, B: FromStr> FromRequestParts<Http> for Ids<A, B>
+where
+    B::Err: std::fmt::Display,
+{
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Http) -> Result<Self, HttpError> {
+        let bad = |message: String| HttpError(Error::InvalidInput(message));
+        let ids = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((first, second)) = ids.map_err(|error| bad(error.body_text()))?;
+        Ok(Self(first.parse().map_err(bad)?, second.parse().map_err(|error: B::Err| bad(error.to_string()))?))
     }
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use waystone_core::api::ErrorReply;
+use waystone_core::api::MarkCritical;
 use waystone_core::id::SessionId;
 
 use super::route::{Header, Route};
@@ -77,10 +78,15 @@ fn operation_id(route: &Route) -> String {
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    // What stands in a path is an id, and all ids look alike.
-    let id = schema::of_request::<SessionId>().0;
-    let path =
-        route.path_parameters().map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id }));
+    let path = route.path_parameters().map(|name| {
+        let schema = match name {
+            "key" => json!({ "type": "string", "minLength": 1, "maxLength": MarkCritical::KEY_MAX }),
+            "handle" => json!({ "type": "string", "minLength": 1 }),
+            // Everything else is an id, and all ids look alike.
+            _ => schema::of_request::<SessionId>().0.into(),
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
+    });
     let query = route.query.as_ref().and_then(|query| query.get("properties")?.as_object()).into_iter().flatten();
     let in_path: Vec<&str> = route.path_parameters().collect();
     let query = query.filter(|(name, _)| !in_path.contains(&name.as_str())).map(|(name, schema)| {

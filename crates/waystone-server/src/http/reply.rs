@@ -47,6 +47,11 @@ pub(super) async fn sized<T: Serialize + Send + 'static>(bytes: usize, reply: T)
     Ok(offload(bytes, move || Json(StatusCode::OK, reply).into_response()).await?)
 }
 
+/// A reply with status 200 that may be as long as a context.
+pub(super) async fn large<T: Serialize + Send + 'static>(reply: T) -> Result<Response, HttpError> {
+    sized(usize::MAX, reply).await
+}
+
 pub(super) type HttpResult<T> = Result<Json<T>, HttpError>;
 
 /// A reply with status 200.

@@ -70,7 +70,11 @@ impl Tool {
 
     /// Calls the engine, and returns its reply as text.
     pub(super) async fn call(&self, engine: Engine, scope: Scope, arguments: JsonObject) -> Result<String> {
-        (self.call)(engine, scope, arguments).await.inspect_err(|error| log(&self.definition.name, error))
+        let name = &self.definition.name;
+        let reply = (self.call)(engine, scope, arguments).await;
+        // The contract of these has another name for it.
+        let reply = if name.starts_with("context_") { reply.map_err(Error::as_parameter) } else { reply };
+        reply.inspect_err(|error| log(name, error))
     }
 }
 

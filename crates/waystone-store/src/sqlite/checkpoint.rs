@@ -98,7 +98,7 @@ fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, why: &str) 
 }
 
 const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \
-                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq";
+                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, s.critical_keys";
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
                     LEFT JOIN checkpoint AS p ON p.key = c.parent";
@@ -115,13 +115,14 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         tracing::error!(error, "a checkpoint's metadata cannot be read");
         Metadata::default()
     });
+    let marks: Vec<String> = serde_json::from_str(&row.get::<_, String>(12)?).unwrap_or_default();
     Ok(Checkpoint {
         checkpoint_id: id(row, 0)?.ok_or_else(missing_id)?,
         session_id: id(row, 1)?.ok_or_else(missing_id)?,
         project_id: id(row, 2)?.ok_or_else(missing_id)?,
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
-        metadata,
+        metadata: metadata.with_critical_keys(&marks),
         agent_id: id(row, 6).unwrap_or_default(),
         workflow_id: id(row, 7).unwrap_or_default(),
         parent_checkpoint_id: id(row, 8)?,
@@ -206,10 +207,10 @@ pub(crate) fn find(
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (checkpoint, key) = (read(row)?, row.get(12)?);
+    let (checkpoint, key) = (read(row)?, row.get(13)?);
     let is_known = known == Some(&checkpoint.checkpoint_id);
     let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
-    let group: Option<String> = row.get(13)?;
+    let group: Option<String> = row.get(14)?;
     let mirror = group.map(|group| mirror::path_of(checkpoint.session_id.as_str(), &group).display().to_string());
     Ok(Some(StoredCheckpoint { checkpoint, chain, mirror }))
 }

@@ -17,7 +17,8 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
          UPDATE space AS p SET
              session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
-             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space);",
+             size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space)
+                        + (SELECT coalesce(sum(size_bytes), 0) FROM given_context WHERE space = p.space);",
     )
     .map_err(DbError::from)
 }

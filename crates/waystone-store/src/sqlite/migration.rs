@@ -11,9 +11,10 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
+    include_str!("../../migrations/sqlite/0003_view.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]

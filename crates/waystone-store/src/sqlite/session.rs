@@ -76,7 +76,7 @@ pub(crate) fn touch(db: &Connection, scope: &Scope, key: i64, at: Timestamp) -> 
 }
 
 const COLUMNS: &str = "id, project, name, created_at_ms, last_accessed_at_ms, tags, workflow, size_bytes, \
-                       checkpoint_count, accessed_seq";
+                       checkpoint_count, accessed_seq, critical_keys, context_rules";
 
 fn read(row: &Row<'_>) -> DbResult<Session> {
     let (id, project, tags): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(5)?);
@@ -92,6 +92,8 @@ fn read(row: &Row<'_>) -> DbResult<Session> {
         workflow_id: workflow.and_then(|id| id.parse().ok()),
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,
+        critical_keys: serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default(),
+        context_rules: serde_json::from_str(&row.get::<_, String>(11)?).unwrap_or_default(),
         warnings: Vec::new(),
     })
 }
@@ -155,7 +157,7 @@ pub(crate) fn update(
 }
 
 /// The session's own fields changed: the file of its newest group holds the copy of them that counts.
-fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<()> {
+pub(crate) fn mark_changed(db: &Connection, scope: &Scope, id: &SessionId, seq: i64) -> DbResult<()> {
     db.prepare_cached(
         "UPDATE checkpoint_group SET changed_seq = ?3
          WHERE key = (SELECT max(g.key) FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session
@@ -198,7 +200,7 @@ pub(crate) fn archive(
     Ok((session, group))
 }
 
-fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {
+pub(crate) fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {
     let subject = vec![handle("session", session.id.as_str())];
     Operation { at, kind, project: session.project_id.as_str(), subject, payload }
 }

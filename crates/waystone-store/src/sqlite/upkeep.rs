@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use waystone_core::clock::Clock;
-use waystone_core::store::{EVENT_LIFE_MS, KEY_LIFE_MS};
+use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
 
 use super::connection::{BUSY_MAX, open_writer};
 use super::error::DbResult;
 use super::mirror;
+use super::view;
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
@@ -23,6 +24,7 @@ const PASSIVE_BYTES: u64 = 4 * MIB;
 const RESTART_BYTES: u64 = 64 * MIB;
 /// How much is removed in one transaction, so that writers wait only briefly.
 const EXPIRE_ROWS: usize = 1000;
+const EXPIRE_CONTEXTS: usize = 32;
 /// How many files are written before that is recorded.
 const MIRROR_PAGE: usize = 64;
 /// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
@@ -63,13 +65,16 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Forgets events and idempotency keys whose time is over.
+    /// Forgets events, idempotency keys and contexts given to views whose time is over.
     pub(crate) fn expire(&mut self) -> rusqlite::Result<()> {
         let now = self.clock.now().ms();
         let expire_keys =
             |db: &Connection| db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - KEY_LIFE_MS]);
         self.locked(expire_keys)?;
         while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))? == Some(EXPIRE_ROWS) {}
+        while self.locked(|db| in_transaction(db, |db| view::expire(db, now - CONTEXT_LIFE_MS, EXPIRE_CONTEXTS)))?
+            == Some(EXPIRE_CONTEXTS)
+        {}
         Ok(())
     }
 
@@ -125,6 +130,13 @@ impl Upkeep {
         let _ = self.write_lock.unlock();
         done.map(Some)
     }
+}
+
+fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let transaction = db.unchecked_transaction()?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
 }
 
 /// Folds the log back before it takes the room that folding it back needs. Then nothing could be written any more, whatever is

@@ -1,13 +1,11 @@
 //! `waystone checkpoint`
 
-mod file;
-
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use waystone_core::api::{
-    Checkpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
+    Checkpoint, ContextRule, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
@@ -15,7 +13,15 @@ use waystone_core::json::parse_trusted;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, GRACE_DAYS};
 
+use super::file;
 use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
+use super::view::{ViewArguments, view};
+
+type Rules = Vec<ContextRule>;
+
+fn rules(text: &str) -> Result<Rules, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -23,6 +29,15 @@ pub(crate) enum Command {
     List(List),
     /// Print a checkpoint: what is known of it, and its context
     Show(Show),
+    /// Print what of a context fits into a budget of tokens, and what became of each key
+    View(ViewArguments),
+    /// Print what differs between two checkpoints
+    Diff {
+        /// The earlier one
+        before: CheckpointId,
+        /// The later one
+        after: CheckpointId,
+    },
     /// Save a JSON file as a checkpoint
     #[command(allow_missing_positional = true)]
     Save(Save),
@@ -73,13 +88,16 @@ pub(crate) struct List {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct Show {
     /// Its id, from the list
+    #[arg(conflicts_with = "latest", required_unless_present = "latest")]
     checkpoint: Option<CheckpointId>,
     /// The newest checkpoint of this session
     #[arg(long, value_name = "SESSION")]
     latest: Option<SessionId>,
+    /// Only what fits into so many tokens
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -115,6 +133,9 @@ pub(crate) struct Save {
     /// A retry with the same key and the same request gets the first answer, for 24 hours
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,
+    /// Which class keys of a certain form have in views of the session, such as '[{"pattern": "^api", "class": "USEFUL"}]'
+    #[arg(long, value_name = "JSON", value_parser = rules)]
+    rules: Option<Rules>,
     /// Save even if nothing changed
     #[arg(long)]
     force: bool,
@@ -144,8 +165,13 @@ pub(crate) async fn run(
                 table(&header[first..], rows) + &page.next_cursor.as_ref().map(more).unwrap_or_default()
             })
         }
-        Command::Show(Show { checkpoint, latest }) => {
-            let request = LoadCheckpoint { checkpoint_id: checkpoint, session_id: latest };
+        Command::View(arguments) => view(arguments, engine, scope, out).await,
+        Command::Diff { before, after } => {
+            let diff = engine.diff_checkpoints(scope, before, after).await?;
+            out.print(&diff, super::diff::show)
+        }
+        Command::Show(Show { checkpoint, latest, max_tokens }) => {
+            let request = LoadCheckpoint { checkpoint_id: checkpoint, session_id: latest, max_tokens };
             let loaded = engine.load_checkpoint(scope, request).await?;
             if !out.json {
                 super::warn(&warnings(&loaded));
@@ -217,6 +243,7 @@ impl Save {
             workflow_id: self.workflow,
             expected_checkpoint_id: self.expected_checkpoint,
             parent_checkpoint_id: self.parent_checkpoint,
+            context_rules: self.rules,
             idempotency_key: self.idempotency_key,
         })
     }
@@ -273,6 +300,10 @@ fn show(loaded: &LoadedCheckpoint) -> String {
         ("size", format!("{} compressed", bytes(checkpoint.size_bytes))),
         ("state", state(loaded)),
     ]);
+    let known = match &loaded.view {
+        Some(view) => format!("{known}\n{}", super::view::report(view)),
+        None => known,
+    };
     let context = parse_trusted(loaded.context.get().as_bytes());
     let context = context.and_then(|context| serde_json::to_string_pretty(&context));
     format!("{known}\n{}\n", plain_json(&context.unwrap_or_else(|_| loaded.context.get().to_owned())))

@@ -17,7 +17,8 @@ impl Out {
     /// Prints `reply` as JSON, or else what `text` makes of it.
     pub(crate) fn print<T: Serialize>(&self, reply: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         let shown = if self.json { plain_json(&serde_json::to_string_pretty(reply)?) } else { text(reply) };
-        match writeln!(std::io::stdout().lock(), "{}", shown.trim_end()) {
+        // What stands in it cannot steer a terminal; colours of ours go where they can be shown.
+        match writeln!(anstream::stdout().lock(), "{}", shown.trim_end()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             done => Ok(done?),
         }
@@ -69,6 +70,14 @@ pub(crate) fn plain(text: &str) -> String {
         }
         shown
     })
+}
+
+/// [`plain`] text with its lines and tabs.
+pub(crate) fn plain_text(text: &str) -> String {
+    text.split('\n')
+        .map(|line| line.split('\t').map(plain).collect::<Vec<_>>().join("\t"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// [`plain`] text on one line: what a library says may have several.

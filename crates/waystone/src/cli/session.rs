@@ -1,11 +1,12 @@
 //! `waystone session`
 
 use clap::Subcommand;
-use waystone_core::api::{ListSessions, Session, UpdateSession};
+use waystone_core::api::{ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
+use super::failure::Failure;
 use super::render::{Out, bytes, confirm, count, fields, short, table, time};
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +36,27 @@ pub(crate) enum Command {
         session: SessionId,
         /// All tags it shall have; none takes them away
         tags: Vec<String>,
+    },
+    /// Mark a key of its context: it is never shortened or left out in views
+    Mark {
+        /// Its id, from the list
+        session: SessionId,
+        /// A top-level key of the newest checkpoint
+        key: String,
+    },
+    /// Take the mark of a key away
+    Unmark {
+        /// Its id, from the list
+        session: SessionId,
+        /// The key that is marked
+        key: String,
+    },
+    /// Show how a key of its context is treated in views, and why
+    Class {
+        /// Its id, from the list
+        session: SessionId,
+        /// A top-level key of the newest checkpoint
+        key: String,
     },
     /// Delete a session with its checkpoints; they are kept for a while
     Delete {
@@ -88,6 +110,18 @@ pub(crate) async fn run(
             let change = UpdateSession { name: None, tags: Some(tags) };
             out.print(&engine.update_session(scope, &session, change).await?, show)
         }
+        Command::Mark { session, key } => {
+            let request = MarkCritical { context_key: key, session_id: Some(session) };
+            tell(engine.mark_critical(scope, request).await?, out)
+        }
+        Command::Unmark { session, key } => {
+            let request = MarkCritical { context_key: key, session_id: Some(session) };
+            tell(engine.unmark_critical(scope, request).await?, out)
+        }
+        Command::Class { session, key } => {
+            let found = engine.find_class(scope, session, key).await?;
+            out.print(&found, |found| format!("{} ({})", format!("{:?}", found.class).to_uppercase(), found.rule))
+        }
         Command::Delete { session, yes } => {
             if !yes {
                 let found = engine.find_session(scope, &session).await?;
@@ -119,6 +153,17 @@ fn show(session: &Session) -> String {
         ("checkpoints", format!("{}, archived ones not counted", session.checkpoint_count)),
         ("size", format!("{}, archived ones included", bytes(session.total_size_bytes))),
     ])
+}
+
+/// What became of a mark; one that is not there is a failure to a person.
+fn tell(marked: MarkedCritical, out: &Out) -> anyhow::Result<()> {
+    match marked.status {
+        MarkStatus::Success => out.print(&marked, |marked| marked.message.clone()),
+        MarkStatus::KeyNotFound => {
+            let hint = "`waystone checkpoint show --latest SESSION` shows its keys".to_owned();
+            Err(Failure { code: "KEY_NOT_FOUND", message: marked.message, hint }.into())
+        }
+    }
 }
 
 fn row(session: &Session) -> Vec<String> {

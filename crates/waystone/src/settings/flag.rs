@@ -73,6 +73,7 @@ fn placeholder(kind: Kind) -> &'static str {
         Kind::Origins => "A,B",
         Kind::OneOf(_) => "CHOICE",
         Kind::Loopback => "ADDRESS",
+        Kind::Rules => "JSON",
     }
 }
 

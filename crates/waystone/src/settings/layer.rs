@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
+use waystone_core::api::ContextRule;
 use waystone_core::json::parse_strict;
 
 use super::{DATA_DIR, Kind, SCHEMA, SETTINGS, Setting};
@@ -21,6 +22,7 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let value = match setting.kind {
         Kind::Text | Kind::OneOf(_) | Kind::Loopback => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
+        Kind::Rules => parse_strict(text.as_bytes())?,
         Kind::Origins => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
     };
     check(setting, &value)?;
@@ -44,6 +46,10 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
         }
         Kind::OneOf(choices) if value.as_str().is_some_and(|text| choices.contains(&text)) => Ok(()),
         Kind::OneOf(choices) => Err(format!("{value} is not one of {}", choices.join(", "))),
+        Kind::Rules => {
+            let rules: Vec<ContextRule> = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+            ContextRule::check_all(&rules)
+        }
         Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),
     }
 }

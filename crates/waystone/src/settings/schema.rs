@@ -1,8 +1,22 @@
 //! The table of settings as a JSON schema, for editors of `config.json`.
 
 use serde_json::{Map, Value, json};
+use waystone_core::api::{Class, ContextRule};
 
 use super::{Kind, SCHEMA, SETTINGS};
+
+fn rule() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["pattern", "class"],
+        "properties": {
+            "pattern": { "type": "string", "format": "regex", "maxLength": ContextRule::PATTERN_MAX },
+            "class": { "enum": Class::ALL },
+            "reason": { "type": "string", "maxLength": 256 },
+        },
+    })
+}
 
 /// The schema of `config.json`.
 pub(crate) fn schema() -> Value {
@@ -13,6 +27,7 @@ pub(crate) fn schema() -> Value {
             Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
             Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
             Kind::OneOf(choices) => json!({ "enum": choices }),
+            Kind::Rules => json!({ "type": "array", "maxItems": ContextRule::RULES_MAX, "items": rule() }),
         };
         property["description"] =
             json!(format!("{}. Variable {}, flag --{}.", setting.about, setting.variable, setting.flag()));

@@ -16,7 +16,26 @@ use crate::store::{Scope, StoredCheckpoint, Wanted};
 impl Engine {
     /// The checkpoint that was asked for, or the session's newest one that can be read.
     pub async fn load_checkpoint(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
-        let loaded = match (request.checkpoint_id, request.session_id) {
+        let tokens = request.max_tokens;
+        if tokens == Some(0) {
+            return Err(Error::InvalidInput("maxTokens is 0, it must be at least 1".to_owned()));
+        }
+        let loaded = self.read_checkpoint(scope, request).await?;
+        self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
+        let loaded = LoadedCheckpoint { warnings: self.warnings(), ..loaded };
+        match tokens {
+            Some(tokens) => self.view_loaded(scope, loaded, tokens).await,
+            None => Ok(loaded),
+        }
+    }
+
+    /// The same, without taking note of it.
+    pub(in crate::engine) async fn read_checkpoint(
+        &self,
+        scope: &Scope,
+        request: LoadCheckpoint,
+    ) -> Result<LoadedCheckpoint> {
+        match (request.checkpoint_id, request.session_id) {
             (Some(id), None) => self.load_by_id(scope, id).await,
             (None, Some(session)) => self.load_latest(scope, session).await,
             (Some(_), Some(_)) => {
@@ -25,9 +44,7 @@ impl Engine {
             (None, None) => {
                 Err(Error::InvalidInput("checkpointId and sessionId are both missing; give one".to_owned()))
             }
-        }?;
-        self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
-        Ok(LoadedCheckpoint { warnings: self.warnings(), ..loaded })
+        }
     }
 
     /// What is known of a checkpoint besides its context, damaged or not. It is no load: nothing is unpacked or noted.

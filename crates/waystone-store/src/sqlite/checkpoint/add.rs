@@ -13,6 +13,7 @@ use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::mark;
 use crate::sqlite::session::{self, SessionRow};
 
 const GROUP_CHECKPOINTS_MAX: u64 = 32;
@@ -34,6 +35,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
         && !new.force
         && head.context_hash == new.context_hash
     {
+        set_rules(db, scope, new)?;
         remember(db, scope, new, &head.checkpoint_id, None)?;
         return Ok(Added::Unchanged(head));
     }
@@ -46,9 +48,18 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     };
     check_quota(db, scope, &session, new, packed.bytes.len() as u64)?;
     let key = insert(db, scope, &session, Links { parent, group, base }, new, packed)?;
+    set_rules(db, scope, new)?;
     let pruned = prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, Some(pruned))?;
     Ok(Added::New { checkpoint: describe(new, &session, packed, new.parent.clone().or(head_id))?, pruned })
+}
+
+/// What the session's keys are worth from now on, also when nothing else changed.
+fn set_rules(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<()> {
+    match &new.context_rules {
+        Some(rules) => mark::set_rules(db, scope, &new.session, rules, new.at),
+        None => Ok(()),
+    }
 }
 
 /// What is in the rows of a checkpoint that was just added.

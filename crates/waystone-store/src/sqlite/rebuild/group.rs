@@ -41,9 +41,12 @@ impl Import<'_> {
             take(self.db, "checkpoint", &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
         }
         match self.sessions.get(session).filter(|known| known.changed == changed) {
-            Some(known) => {
-                take(self.db, "session", &known.columns, &["name", "tags", "archived_at_ms", "archived_seq"])
-            }
+            Some(known) => take(
+                self.db,
+                "session",
+                &known.columns,
+                &["name", "tags", "critical_keys", "context_rules", "archived_at_ms", "archived_seq"],
+            ),
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use waystone_core::Error;
 use waystone_core::json::parse_strict;
 
-use crate::cli::failure::Failure;
+use super::failure::Failure;
 
 /// Reads the object in a file of up to `bytes_max`. A file that is named alone may have been meant as a session.
 pub(super) fn read_context(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Map<String, Value>> {

@@ -1,0 +1,39 @@
+//! Handles: from what a view left out back to the original.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Returns the original behind a handle: the value of a key that a view shortened or dropped, whole unless a limit is given. Handles stand
+/// in the survival report of every view.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpandHandle {
+    /// Such as `ws:checkpoint:<id>#/key`; `?lines=10-20` or `?bytes=0-1000` behind it names a part.
+    pub handle: String,
+    /// How many characters to skip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// How many characters to return at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+}
+
+/// What a handle stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ExpandedHandle {
+    pub handle: String,
+    /// The value itself; a part of it is text, of a value that is not text in its JSON.
+    pub content: Value,
+    /// Characters of the whole, as text or JSON.
+    pub total_chars: u64,
+    /// Where `content` begins.
+    pub offset: u64,
+    /// Give this as `offset` to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+    /// What a client should know, such as that nothing is kept beyond the end of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}

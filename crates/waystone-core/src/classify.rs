@@ -1,0 +1,322 @@
+//! What a top-level key of a context is worth: its class, and the rule that gave it.
+//!
+//! First match wins: the agent's mark, the session's rules, the configuration's, the contract's key patterns, what the value says, its
+//! length, else IMPORTANT. Keys are matched by whole words, so `catalogItems` is no log and `attempt` nothing temporary. Content alone
+//! makes nothing EPHEMERAL. Pure; the words and cues are data below.
+
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexSet};
+use serde_json::{Map, Value};
+
+use crate::api::Class::{self, Critical, Ephemeral, Important, Useful};
+use crate::api::ContextRule;
+
+/// A value with more text than this, in characters of JSON, is a long one.
+const LONG_CHARS: usize = 500;
+
+/// What is said of keys from outside: marks and rules, strongest first.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    marks: Vec<String>,
+    /// The session's, then the configuration's.
+    rules: Vec<(Regex, Class, String)>,
+}
+
+impl Rules {
+    /// A pattern that is no regular expression is an error that names it.
+    pub fn new<'a>(marks: &[String], rules: impl IntoIterator<Item = &'a ContextRule>) -> Result<Self, String> {
+        let compile = |rule: &ContextRule| {
+            let why = rule.reason.clone().unwrap_or_else(|| format!("contextRules: {}", rule.pattern));
+            Ok((rule.compile()?, rule.class, why))
+        };
+        Ok(Self { marks: marks.to_vec(), rules: rules.into_iter().map(compile).collect::<Result<_, String>>()? })
+    }
+
+    pub fn is_marked(&self, key: &str) -> bool {
+        self.marks.iter().any(|mark| mark == key)
+    }
+
+    fn find(&self, key: &str) -> Option<Verdict> {
+        if self.is_marked(key) {
+            return Some(Verdict::new(Critical, "marked critical"));
+        }
+        let (_, class, why) = self.rules.iter().find(|(pattern, _, _)| pattern.is_match(key))?;
+        Some(Verdict { class: *class, rule: why.clone() })
+    }
+}
+
+/// A class, and the rule that gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub class: Class,
+    pub rule: String,
+}
+
+impl Verdict {
+    fn new(class: Class, rule: &str) -> Self {
+        Self { class, rule: rule.to_owned() }
+    }
+}
+
+pub fn classify(key: &str, value: &Value, rules: &Rules) -> Verdict {
+    let by_key = || by_words(&words(key), value);
+    let by_text = || by_text(key, value);
+    rules.find(key).or_else(by_key).or_else(by_text).unwrap_or_else(|| Verdict::new(Important, "default"))
+}
+
+/// Every key of `context` with its verdict, in order.
+pub fn classify_all<'a>(context: &'a Map<String, Value>, rules: &Rules) -> Vec<(&'a str, Verdict)> {
+    context.iter().map(|(key, value)| (key.as_str(), classify(key, value, rules))).collect()
+}
+
+/// The words of a key in camelCase, snake_case or kebab-case, in lower case. Digits are words of their own.
+fn words(key: &str) -> Vec<String> {
+    #[derive(PartialEq, Clone, Copy)]
+    enum Kind {
+        Upper,
+        Lower,
+        Digit,
+        Other,
+    }
+    let kind = |c: char| match c {
+        c if c.is_numeric() => Kind::Digit,
+        c if c.is_uppercase() => Kind::Upper,
+        c if c.is_alphabetic() => Kind::Lower,
+        _ => Kind::Other,
+    };
+    let chars: Vec<char> = key.chars().collect();
+    let mut words: Vec<String> = Vec::new();
+    let mut before = Kind::Other;
+    for (at, &c) in chars.iter().enumerate() {
+        let now = kind(c);
+        // `HTMLPage` is `html`, `page`: the last capital belongs to the word it begins.
+        let begins_word = before == Kind::Upper && chars.get(at + 1).is_some_and(|next| kind(*next) == Kind::Lower);
+        let goes_on = match (before, now) {
+            (Kind::Upper, Kind::Lower) => true,
+            (Kind::Upper, Kind::Upper) => !begins_word,
+            (before, now) => before == now,
+        };
+        if now != Kind::Other {
+            if !goes_on || words.is_empty() {
+                words.push(String::new());
+            }
+            if let Some(word) = words.last_mut() {
+                word.extend(c.to_lowercase());
+            }
+        }
+        before = now;
+    }
+    words
+}
+
+/// A pattern on the words of a key. All of `words` must follow each other somewhere, at the beginning where it says so.
+struct Pattern {
+    class: Class,
+    at_start: bool,
+    words: &'static [&'static str],
+    /// A word after them that makes them mean something else.
+    not_before: &'static [&'static str],
+}
+
+const fn anywhere(class: Class, words: &'static [&'static str]) -> Pattern {
+    Pattern { class, at_start: false, words, not_before: &[] }
+}
+
+const fn at_start(class: Class, words: &'static [&'static str]) -> Pattern {
+    Pattern { class, at_start: true, words, not_before: &[] }
+}
+
+const fn unless_before(class: Class, words: &'static [&'static str], not_before: &'static [&'static str]) -> Pattern {
+    Pattern { class, at_start: false, words, not_before }
+}
+
+/// The contract's patterns and examples, each word in singular. Before a class that loses more.
+const PATTERNS: &[Pattern] = &[
+    at_start(Critical, &["user", "goal"]),
+    at_start(Critical, &["user", "requirement"]),
+    at_start(Critical, &["task", "complexity"]),
+    at_start(Critical, &["task", "type"]),
+    unless_before(
+        Critical,
+        &["goal"],
+        &["scored", "conceded", "difference", "against", "kick", "line", "scorer", "post"],
+    ),
+    unless_before(Critical, &["requirement"], &["txt", "file"]),
+    unless_before(Critical, &["decision"], &["tree", "boundary", "forest", "table"]),
+    anywhere(Critical, &["constraint"]),
+    anywhere(Critical, &["objective"]),
+    anywhere(Critical, &["acceptance", "criteria"]),
+    anywhere(Critical, &["success", "criteria"]),
+    anywhere(Critical, &["definition", "of", "done"]),
+    anywhere(Critical, &["out", "of", "scope"]),
+    anywhere(Critical, &["non", "negotiable"]),
+    anywhere(Critical, &["must", "have"]),
+    anywhere(Critical, &["problem", "statement"]),
+    anywhere(Critical, &["final", "answer"]),
+    anywhere(Critical, &["user", "story"]),
+    anywhere(Critical, &["user", "request"]),
+    anywhere(Critical, &["user", "need"]),
+    anywhere(Critical, &["user", "intent"]),
+    anywhere(Critical, &["user", "query"]),
+    anywhere(Critical, &["user", "prompt"]),
+    anywhere(Critical, &["original", "request"]),
+    anywhere(Critical, &["initial", "request"]),
+    anywhere(Critical, &["task", "description"]),
+    anywhere(Critical, &["task", "statement"]),
+    anywhere(Critical, &["deadline"]),
+    anywhere(Critical, &["instruction"]),
+    // The same words where people work in another language.
+    anywhere(Critical, &["benutzerziel"]),
+    anywhere(Critical, &["ziel"]),
+    anywhere(Critical, &["ziele"]),
+    anywhere(Critical, &["anforderung"]),
+    anywhere(Critical, &["anforderungen"]),
+    anywhere(Critical, &["entscheidung"]),
+    anywhere(Critical, &["entscheidungen"]),
+    anywhere(Critical, &["décision"]),
+    anywhere(Critical, &["decisión"]),
+    anywhere(Critical, &["decisiones"]),
+    anywhere(Critical, &["exigence"]),
+    anywhere(Critical, &["objectif"]),
+    anywhere(Critical, &["objetivo"]),
+    anywhere(Critical, &["requisito"]),
+    // Detailed analysis is the contract's example of what is useful, analysis as such of what is important.
+    anywhere(Useful, &["detailed", "analysis"]),
+    at_start(Important, &["analysis"]),
+    anywhere(Important, &["finding"]),
+    at_start(Important, &["implementation", "plan"]),
+    at_start(Important, &["implementation", "strategy"]),
+    anywhere(Important, &["reasoning"]),
+    anywhere(Important, &["chain", "of", "thought"]),
+    anywhere(Important, &["hypothesis"]),
+    anywhere(Important, &["hypotheses"]),
+    anywhere(Useful, &["terraform", "plan"]),
+    anywhere(Useful, &["query", "plan"]),
+    unless_before(Important, &["plan"], &["output"]),
+    anywhere(Important, &["strategy"]),
+    anywhere(Ephemeral, &["timestamp"]),
+    anywhere(Ephemeral, &["horodatage"]),
+    anywhere(Ephemeral, &["zeitstempel"]),
+    anywhere(Ephemeral, &["debug"]),
+    anywhere(Ephemeral, &["log"]),
+    anywhere(Ephemeral, &["temp"]),
+    anywhere(Ephemeral, &["tmp"]),
+    anywhere(Ephemeral, &["temporary"]),
+    anywhere(Useful, &["code", "example"]),
+    anywhere(Useful, &["example", "code"]),
+    anywhere(Useful, &["sample", "code"]),
+    anywhere(Useful, &["code", "sample"]),
+    anywhere(Useful, &["snippet"]),
+    anywhere(Useful, &["verbose"]),
+];
+
+impl Pattern {
+    fn is_match(&self, words: &[String]) -> bool {
+        let is_here = |found: &[String]| found.iter().zip(self.words).all(|(word, wanted)| is_word(word, wanted));
+        let goes_wrong = |after: Option<&String>| after.is_some_and(|word| self.not_before.contains(&word.as_str()));
+        let mut places = words.windows(self.words.len()).enumerate();
+        places.any(|(at, found)| {
+            (at == 0 || !self.at_start) && is_here(found) && !goes_wrong(words.get(at + self.words.len()))
+        })
+    }
+}
+
+/// Singular or plural.
+fn is_word(word: &str, wanted: &str) -> bool {
+    word.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest == "s")
+}
+
+fn by_words(words: &[String], value: &Value) -> Option<Verdict> {
+    if let Some(pattern) = PATTERNS.iter().find(|pattern| pattern.is_match(words)) {
+        return Some(Verdict { class: pattern.class, rule: format!("key: {}", pattern.words.join(" ")) });
+    }
+    // `startedAt` with a time in it is a timestamp; `lookAt` with a text is not.
+    let is_at = words.len() > 1 && words.last().is_some_and(|last| last == "at");
+    (is_at && is_time(value)).then(|| Verdict::new(Ephemeral, "key: a time of bookkeeping"))
+}
+
+fn is_time(value: &Value) -> bool {
+    const EPOCH_2001: u64 = 1_000_000_000;
+    static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d"));
+    match value {
+        Value::Number(number) => number.as_u64().is_some_and(|number| number >= EPOCH_2001),
+        Value::String(text) => TIME.is_match(text),
+        _ => false,
+    }
+}
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant")
+}
+
+/// What text says that binds: a wish of the user, a decision, a prohibition.
+static BINDING: LazyLock<RegexSet> = LazyLock::new(|| {
+    let cues = [
+        r"(?i)\b(user|customer|client) (\w+ )?(wants?|requires?|needs|insists|confirmed|asked|prefers|expects)\b",
+        r"(?i)\b(we|they|team|board|group|i) (have |has )?(decided|agreed|chose)\b",
+        r"(?i)\bdecision:",
+        r"(?i)\brequirements?\b",
+        r"(?i)\bmust (never|not)\b",
+        r"(?i)\bessential that\b",
+        r"(?i)\bunder (any|no) circumstances\b",
+        r"(?i)\bi (want|need)\b",
+        r"(?i)^critical:",
+        r"(?i)\b(do not|don't|never) (touch|change|modify|edit|delete|remove|rename|push|merge|deploy|break|use|run|send)\b",
+        r"(?i)^(do not|don't|never|always) \w+ (the|any|a|an|in|to|on|without)\b",
+        r"(?i)\bbenutzer (will|möchte|braucht)\b",
+    ];
+    RegexSet::new(cues).expect("the cues are constants")
+});
+
+/// Words of keys whose text quotes or shows something: what it says binds nobody.
+const QUOTED: &[&str] =
+    &["error", "message", "exception", "title", "string", "name", "label", "quote", "template", "lyric", "headline"];
+
+fn by_text(key: &str, value: &Value) -> Option<Verdict> {
+    let length = text_length(value);
+    if length > LONG_CHARS {
+        return Some(Verdict::new(Useful, "content: long"));
+    }
+    // A message of the user is not quoted.
+    let is_quoted = |words: Vec<String>| {
+        let is_quote = |word: &String| QUOTED.iter().any(|quoted| is_word(word, quoted));
+        words.iter().any(is_quote) && !words.iter().any(|word| word == "user")
+    };
+    let is_binding = binds(value) && !is_quoted(words(key));
+    is_binding.then(|| Verdict::new(Critical, "content: a wish, a decision or a prohibition"))
+}
+
+/// Whether a text says what binds.
+pub(crate) fn is_binding(text: &str) -> bool {
+    BINDING.is_match(text)
+}
+
+fn binds(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_binding(text),
+        Value::Array(items) => items.iter().any(binds),
+        Value::Object(map) => map.values().any(binds),
+        _ => false,
+    }
+}
+
+/// About how many characters the value has as JSON; counting stops where it is long.
+fn text_length(value: &Value) -> usize {
+    fn sum(lengths: impl Iterator<Item = usize>) -> usize {
+        let mut total = 2;
+        for length in lengths {
+            total += length + 1;
+            if total > LONG_CHARS {
+                break;
+            }
+        }
+        total
+    }
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => sum(items.iter().map(text_length)),
+        Value::Object(map) => sum(map.iter().map(|(key, value)| key.len() + 3 + text_length(value))),
+        _ => 4,
+    }
+}

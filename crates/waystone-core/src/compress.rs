@@ -1,0 +1,189 @@
+//! A context made to fit into a budget of tokens: a view. Nothing stored changes.
+//!
+//! CRITICAL keys go in as they are; by type no other code sees them. What is left of the budget is divided among the classes and, within a
+//! class, among its keys, so that short ones stay whole; each key is then shortened on its own ([`shorten`]). Counted once more at the
+//! end, and shrunk until it fits. The same input gives the same bytes.
+
+mod choose;
+mod cut;
+mod entity;
+mod shorten;
+
+use serde_json::{Map, Value};
+
+use crate::api::{Class, Strategy, Weights};
+use crate::classify::Verdict;
+use crate::tokens::{Counts, count};
+use shorten::Pieces;
+
+/// What a view is made from.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub context: &'a Map<String, Value>,
+    /// One for each key, in order.
+    pub verdicts: &'a [(&'a str, Verdict)],
+    pub tokens_max: usize,
+    pub weights: Weights,
+    /// Whether EPHEMERAL keys are left out whatever the budget.
+    pub drops_ephemeral: bool,
+    pub strategy: Strategy,
+    pub goal: Option<&'a str>,
+}
+
+/// What became of a key that is not CRITICAL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Kept,
+    Shortened { before: usize, after: usize },
+    Dropped { tokens: usize },
+}
+
+#[derive(Debug)]
+pub struct Compressed {
+    pub context: Map<String, Value>,
+    pub tokens_before: usize,
+    pub tokens_after: usize,
+    /// By key, in order; CRITICAL ones are kept.
+    pub fates: Vec<(String, Class, Fate)>,
+}
+
+/// A key that may be shortened or dropped: there is none for a CRITICAL one.
+struct Loose<'a> {
+    key: &'a str,
+    value: &'a Value,
+    class: Class,
+    /// As a member: key, colon, value and comma.
+    tokens: usize,
+    /// Of these, what is not the value.
+    key_tokens: usize,
+    allotted: usize,
+    /// The value in pieces, once it must be shortened.
+    pieces: Option<Pieces>,
+}
+
+impl Loose<'_> {
+    /// What of the value goes into what was allotted.
+    fn fit(&mut self, request: &Request<'_>) -> Option<Value> {
+        if self.allotted >= self.tokens {
+            return Some(self.value.clone());
+        }
+        let room = self.allotted.checked_sub(self.key_tokens).filter(|room| *room > 0)?;
+        let cut = || Pieces::cut(self.value, request.strategy != Strategy::Structural, request.goal);
+        self.pieces.get_or_insert_with(cut).within(room)
+    }
+}
+
+pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
+    let (mut critical, mut loose) = (Map::new(), Vec::new());
+    for ((key, value), (_, verdict)) in request.context.iter().zip(request.verdicts) {
+        let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
+        let tokens = counts.of(value) + key_tokens;
+        match verdict.class {
+            Class::Critical => drop(critical.insert(key.clone(), value.clone())),
+            class => loose.push(Loose { key, value, class, tokens, key_tokens, allotted: 0, pieces: None }),
+        }
+    }
+    let fixed = count_map(&critical, counts);
+    let tokens_before = count_map(request.context, counts);
+    let is_whole = tokens_before <= request.tokens_max
+        && !(request.drops_ephemeral && loose.iter().any(|key| key.class == Class::Ephemeral));
+    let (context, tokens_after) = match is_whole {
+        true => (request.context.clone(), tokens_before),
+        false => View { request, loose }.fit(request.tokens_max.saturating_sub(fixed), counts),
+    };
+    let fates = request.context.iter().zip(request.verdicts).map(|((key, value), (_, verdict))| {
+        let fate = match context.get(key) {
+            Some(seen) if seen == value => Fate::Kept,
+            Some(seen) => Fate::Shortened { before: counts.of(value), after: counts.of(seen) },
+            None => Fate::Dropped { tokens: counts.of(value) },
+        };
+        (key.clone(), verdict.class, fate)
+    });
+    Compressed { tokens_before, tokens_after, fates: fates.collect(), context }
+}
+
+fn count_map(map: &Map<String, Value>, counts: &Counts) -> usize {
+    counts.of(&Value::from(map.clone()))
+}
+
+struct View<'a> {
+    request: &'a Request<'a>,
+    loose: Vec<Loose<'a>>,
+}
+
+impl View<'_> {
+    /// Spends `spare` tokens on what is not critical, measures, and mends what the parts did not add up to. With nothing to spare
+    /// what is critical is left, whatever it takes.
+    fn fit(mut self, mut spare: usize, counts: &Counts) -> (Map<String, Value>, usize) {
+        let budget = self.request.tokens_max;
+        let (mut good, mut step): (Option<(Map<String, Value>, usize)>, usize) = (None, 0);
+        loop {
+            let context = self.spend(spare);
+            let tokens = count_map(&context, counts);
+            let is_good = tokens <= budget || spare == 0;
+            match (is_good, &good) {
+                (true, _) => {
+                    step = budget.saturating_sub(tokens);
+                    good = Some((context, tokens));
+                }
+                // What was left over was too little for anything.
+                (false, Some(_)) => {
+                    spare -= step;
+                    step /= 2;
+                }
+                (false, None) => step = 0,
+            }
+            match good {
+                Some(good) if step * 64 < budget || spare == 0 => return good,
+                Some(_) => spare += step,
+                None => spare = spare.saturating_sub((tokens - budget).max(spare / 64)),
+            }
+        }
+    }
+
+    /// The view with about `spare` tokens of what is not critical.
+    fn spend(&mut self, spare: usize) -> Map<String, Value> {
+        self.allot(spare);
+        let request = self.request;
+        let mut loose = self.loose.iter_mut().peekable();
+        let members = request.context.iter().filter_map(|(key, value)| match loose.next_if(|loose| loose.key == key) {
+            None => Some((key.clone(), value.clone())),
+            Some(loose) => Some((key.clone(), loose.fit(request)?)),
+        });
+        members.collect()
+    }
+
+    /// Divides `spare` among the classes, and each part among the class's keys.
+    fn allot(&mut self, spare: usize) {
+        let weights = self.request.weights;
+        let need =
+            |class: Class| self.loose.iter().filter(|key| key.class == class).map(|key| key.tokens).sum::<usize>();
+        let (important, useful, ephemeral) = (need(Class::Important), need(Class::Useful), need(Class::Ephemeral));
+        let sum = weights.important + weights.useful + weights.ephemeral;
+        let share = |weight: f64| (spare as f64 * weight / sum) as usize;
+        // EPHEMERAL gives up three quarters, then USEFUL a half, before a class of more worth gives up anything.
+        let least = share(weights.ephemeral).min(ephemeral / 4);
+        let ephemeral = match self.request.drops_ephemeral {
+            true => 0,
+            false => spare.saturating_sub(important + useful).max(least).min(ephemeral),
+        };
+        let least = share(weights.useful).min(useful / 2);
+        let left = spare.saturating_sub(ephemeral);
+        let useful = left.saturating_sub(important).max(least).min(useful);
+        self.divide(Class::Ephemeral, ephemeral);
+        self.divide(Class::Useful, useful);
+        self.divide(Class::Important, left.saturating_sub(useful));
+    }
+
+    /// Gives each key of a class the same, and what short ones do not need to the long ones.
+    fn divide(&mut self, class: Class, mut room: usize) {
+        let mut keys: Vec<&mut Loose<'_>> = self.loose.iter_mut().filter(|key| key.class == class).collect();
+        keys.sort_by_key(|key| key.tokens);
+        let mut left = keys.len();
+        for key in keys {
+            key.allotted = key.tokens.min(room / left);
+            room -= key.allotted;
+            left -= 1;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which units stay: first the newest as they are, then those with an anchor, then by what they add per token.
+//!
+//! An entity counts once: what is already in view adds nothing. Gains only fall as units are chosen, so a queue that looks again at
+//! the first before taking it finds the same as trying all of them each time.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::shorten::Cut;
+
+/// Of the budget, for the newest items, whole.
+const NEWEST_SHARE: f32 = 0.3;
+/// Of the budget, for units with an anchor.
+const ANCHOR_SHARE: f32 = 0.05;
+/// What a mark for what is left out costs, half on each side of a unit.
+const HALF_MARK_TOKENS: f32 = 1.5;
+
+/// The units that stay.
+#[derive(Debug)]
+pub(super) struct Choice {
+    is_chosen: Vec<bool>,
+}
+
+impl Choice {
+    pub(super) fn has(&self, unit: usize) -> bool {
+        self.is_chosen[unit]
+    }
+}
+
+struct Chooser<'a> {
+    cut: &'a Cut,
+    worths: &'a [f32],
+    is_open: Vec<bool>,
+    is_covered: Vec<bool>,
+    choice: Choice,
+    spent: f32,
+}
+
+pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize) -> Choice {
+    let choice = Choice { is_chosen: vec![false; cut.units.len()] };
+    let mut chooser = Chooser {
+        cut,
+        worths,
+        is_open: vec![false; cut.frames.len()],
+        is_covered: vec![false; worths.len()],
+        choice,
+        spent: 0.0,
+    };
+    let budget = tokens_max as f32;
+    chooser.take_request(budget);
+    chooser.take_newest(budget * NEWEST_SHARE);
+    chooser.take_anchors(budget * ANCHOR_SHARE, budget);
+    chooser.take_best(budget);
+    chooser.choice
+}
+
+/// A unit and what it adds per token, as far as was last looked.
+#[derive(PartialEq)]
+struct Candidate {
+    rate: f32,
+    unit: usize,
+}
+
+impl Eq for Candidate {}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rate.total_cmp(&other.rate).then(other.unit.cmp(&self.unit))
+    }
+}
+
+impl Chooser<'_> {
+    /// The user's last request, whole if it fits, else as much of it as does.
+    fn take_request(&mut self, budget: f32) {
+        for unit in 0..self.cut.units.len() {
+            if Some(self.cut.units[unit].item) == self.cut.request && self.spent + self.cost(unit) <= budget {
+                self.take(unit);
+            }
+        }
+    }
+
+    /// Whole items from the newest on, up to one that does not fit or is mostly JSON.
+    fn take_newest(&mut self, share: f32) {
+        let mut end = self.cut.units.len();
+        while end > 0 {
+            let item = self.cut.units[end - 1].item;
+            let start = self.cut.units[..end].iter().rposition(|unit| unit.item != item).map_or(0, |at| at + 1);
+            let is_new = |unit: &usize| !self.choice.has(*unit);
+            let new: Vec<usize> = (start..end).filter(is_new).collect();
+            let cost: f32 = new.iter().map(|unit| self.cost(*unit)).sum();
+            if self.cut.dense.contains(&item) || self.spent + cost > share {
+                return;
+            }
+            new.into_iter().for_each(|unit| self.take(unit));
+            end = start;
+        }
+    }
+
+    /// The newest first.
+    fn take_anchors(&mut self, share: f32, budget: f32) {
+        let limit = (self.spent + share).min(budget);
+        for unit in (0..self.cut.units.len()).rev() {
+            let is_wanted = self.cut.units[unit].anchor.is_some() && !self.cut.units[unit].is_idle;
+            if is_wanted && !self.choice.has(unit) && self.spent + self.cost(unit) <= limit {
+                self.take(unit);
+            }
+        }
+    }
+
+    fn take_best(&mut self, budget: f32) {
+        let mut queue: BinaryHeap<Candidate> = (0..self.cut.units.len())
+            .filter(|unit| !self.cut.units[*unit].is_idle && !self.choice.has(*unit))
+            .map(|unit| Candidate { rate: self.rate(unit), unit })
+            .collect();
+        while let Some(Candidate { unit, rate }) = queue.pop() {
+            if self.choice.has(unit) || rate <= 0.0 || self.spent + self.cost(unit) > budget {
+                continue;
+            }
+            let now = self.rate(unit);
+            if now < rate && queue.peek().is_some_and(|next| next.rate > now) {
+                queue.push(Candidate { rate: now, unit });
+                continue;
+            }
+            self.take(unit);
+            // What stands beside it has become cheaper.
+            for beside in [unit.wrapping_sub(1), unit + 1] {
+                if self.cut.units.get(beside).is_some_and(|unit| !unit.is_idle) && !self.choice.has(beside) {
+                    queue.push(Candidate { rate: self.rate(beside), unit: beside });
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, unit: usize) {
+        self.spent += self.cost(unit);
+        self.choice.is_chosen[unit] = true;
+        let mut frame = Some(self.cut.units[unit].parent);
+        while let Some(at) = frame.filter(|at| !std::mem::replace(&mut self.is_open[*at], true)) {
+            frame = self.cut.frames[at].parent;
+        }
+        // A bare name does not say what it is about: another line may.
+        if !self.cut.units[unit].is_idle {
+            for entity in &self.cut.units[unit].entities {
+                self.is_covered[*entity] = true;
+            }
+        }
+    }
+
+    /// What the view grows by with this unit.
+    fn cost(&self, unit: usize) -> f32 {
+        let mut cost = self.cut.units[unit].tokens as f32;
+        let mut frame = Some(self.cut.units[unit].parent);
+        while let Some(at) = frame.filter(|at| !self.is_open[*at]) {
+            cost += self.cut.frames[at].tokens as f32;
+            frame = self.cut.frames[at].parent;
+        }
+        let is_gap = |beside: usize| {
+            let is_same = self.cut.units.get(beside).is_some_and(|other| other.parent == self.cut.units[unit].parent);
+            is_same && !self.choice.has(beside)
+        };
+        cost + [unit.wrapping_sub(1), unit + 1].into_iter().filter(|at| is_gap(*at)).count() as f32 * HALF_MARK_TOKENS
+    }
+
+    fn rate(&self, unit: usize) -> f32 {
+        let entities = self.cut.units[unit].entities.iter();
+        let worth: f32 = entities.filter(|entity| !self.is_covered[**entity]).map(|entity| self.worths[*entity]).sum();
+        worth * self.cut.units[unit].factor / self.cost(unit)
+    }
+}

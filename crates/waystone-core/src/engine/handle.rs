@@ -1,0 +1,73 @@
+//! Handles: the original behind what a view left out.
+
+use serde_json::Value;
+
+use super::Engine;
+use crate::api::{ExpandHandle, ExpandedHandle, LoadCheckpoint};
+use crate::error::{Error, Result};
+use crate::handle::{Handle, Holder, text_of};
+use crate::offload::offload_unless;
+use crate::pack::unpack;
+use crate::store::Scope;
+
+impl Engine {
+    /// The value that a handle names, or the part of it that is asked for.
+    pub async fn expand_handle(&self, scope: &Scope, request: ExpandHandle) -> Result<ExpandedHandle> {
+        let handle: Handle = request.handle.parse().map_err(Error::InvalidInput)?;
+        if request.limit == Some(0) {
+            return Err(Error::InvalidInput("limit is 0, it must be at least 1".to_owned()));
+        }
+        let missing = || Error::HandleNotFound(request.handle.clone());
+        let text = match &handle.holder {
+            Holder::Checkpoint(id) => {
+                let wanted = LoadCheckpoint { checkpoint_id: Some(id.clone()), ..LoadCheckpoint::default() };
+                let loaded = match self.load_checkpoint(scope, wanted).await {
+                    Err(Error::CheckpointNotFound(_)) => return Err(missing()),
+                    loaded => loaded?,
+                };
+                loaded.context.get().as_bytes().to_vec()
+            }
+            Holder::Context(hash) => {
+                let packed = self.store.find_context(scope, *hash).await?.ok_or_else(missing)?;
+                offload_unless(false, move || {
+                    unpack(&[packed], &[]).map_err(|damage| Error::broken(damage.to_string()))
+                })
+                .await??
+            }
+        };
+        let warnings = self.warnings();
+        offload_unless(false, move || {
+            let context = crate::json::parse_trusted(&text).map_err(|error| Error::broken(error.to_string()))?;
+            let value =
+                context.pointer(&handle.pointer).ok_or_else(|| Error::HandleNotFound(request.handle.clone()))?;
+            part(value, &handle, &request).map(|expanded| ExpandedHandle { warnings, ..expanded })
+        })
+        .await?
+    }
+}
+
+fn part(value: &Value, handle: &Handle, request: &ExpandHandle) -> Result<ExpandedHandle> {
+    let text = text_of(value);
+    let missing = || Error::HandleNotFound(request.handle.clone());
+    let text = match handle.range {
+        Some(range) => range.of(&text).ok_or_else(missing)?,
+        None => &text,
+    };
+    let total_chars = text.chars().count() as u64;
+    let offset = request.offset.unwrap_or(0).min(total_chars);
+    let end = request.limit.map_or(total_chars, |limit| offset.saturating_add(limit).min(total_chars));
+    let is_whole = handle.range.is_none() && offset == 0 && end == total_chars;
+    let content = match is_whole {
+        true => value.clone(),
+        false => text.chars().skip(offset as usize).take((end - offset) as usize).collect::<String>().into(),
+    };
+    let next_offset = (end < total_chars).then_some(end);
+    Ok(ExpandedHandle {
+        handle: request.handle.clone(),
+        content,
+        total_chars,
+        offset,
+        next_offset,
+        warnings: Vec::new(),
+    })
+}

@@ -1,0 +1,272 @@
+//! Views: a context within a budget. Nothing stored changes, except that a context given with the request is kept for a while, so that
+//! its handles lead somewhere.
+//!
+//! This file only orders the steps. What a key is worth is in [`crate::classify`], how a value is made smaller in [`crate::compress`],
+//! what must not be lost in [`crate::survive`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+
+use super::Engine;
+use crate::api::{
+    AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, PrioritizeContext,
+    ShortenedKey, Strategy, Survival, View, ViewReport, Weights,
+};
+use crate::canon::Hash;
+use crate::classify::{Rules, classify_all};
+use crate::compress::{self, Compressed, Fate, compress};
+use crate::error::{Error, Quota, Result};
+use crate::handle::{Handle, Holder};
+use crate::id::{CheckpointId, SessionId};
+use crate::offload::offload_unless;
+use crate::pack::pack;
+use crate::store::{NewContext, Scope};
+use crate::survive;
+
+/// What a view is made of.
+struct Source {
+    context: Map<String, Value>,
+    rules: Rules,
+    checkpoint: Option<CheckpointId>,
+    session: Option<SessionId>,
+    /// The text of a context that came with the request.
+    given: Option<Arc<RawValue>>,
+}
+
+/// What is wanted of it.
+struct Wish {
+    budget: Budget,
+    weights: Weights,
+    is_by_class: bool,
+    strategy: Strategy,
+    goal: Option<String>,
+}
+
+enum Budget {
+    Tokens(u64),
+    Ratio(f64),
+}
+
+impl Engine {
+    /// A view of a context that is so many tokens long, or so many times smaller.
+    pub async fn compress_context(&self, scope: &Scope, request: CompressContext) -> Result<View> {
+        let budget = match (request.target_tokens, request.ratio) {
+            (Some(_), Some(_)) => return Err(invalid("targetTokens and ratio are both given; give one of them")),
+            (Some(0), _) => return Err(invalid("targetTokens is 0, it must be at least 1")),
+            (Some(tokens), None) => Budget::Tokens(tokens),
+            (None, ratio) => Budget::Ratio(ratio.unwrap_or(2.0)),
+        };
+        if matches!(budget, Budget::Ratio(ratio) if !(1.0..=1e6).contains(&ratio)) {
+            return Err(invalid("ratio must be from 1 to 1000000"));
+        }
+        let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
+        let (weights, strategy, goal) = (Weights::default(), request.strategy, request.goal);
+        self.view(scope, source, Wish { budget, weights, is_by_class: false, strategy, goal }).await
+    }
+
+    /// A view of a context in order of importance.
+    pub async fn prioritize_context(&self, scope: &Scope, request: PrioritizeContext) -> Result<View> {
+        request.weights.check().map_err(Error::InvalidInput)?;
+        if request.token_budget == 0 {
+            return Err(invalid("tokenBudget is 0, it must be at least 1"));
+        }
+        let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
+        let (budget, weights) = (Budget::Tokens(request.token_budget), request.weights);
+        self.view(scope, source, Wish { budget, weights, is_by_class: true, strategy: Strategy::Auto, goal: None })
+            .await
+    }
+
+    /// What was loaded, with a view of its context in place of all of it.
+    pub(super) async fn view_loaded(
+        &self,
+        scope: &Scope,
+        loaded: LoadedCheckpoint,
+        tokens: u64,
+    ) -> Result<LoadedCheckpoint> {
+        let source = self.source_of(scope, &loaded).await?;
+        let wish = Wish {
+            budget: Budget::Tokens(tokens),
+            weights: Weights::default(),
+            is_by_class: false,
+            strategy: Strategy::Auto,
+            goal: None,
+        };
+        let view = self.view(scope, source, wish).await?;
+        let context = to_raw_value(&view.context).map_err(|error| Error::broken(error.to_string()))?;
+        let warnings = loaded.warnings.into_iter().chain(view.warnings).collect();
+        Ok(LoadedCheckpoint { context, view: Some(view.report), warnings, ..loaded })
+    }
+
+    async fn find_source(
+        &self,
+        scope: &Scope,
+        context: Option<Map<String, Value>>,
+        session_id: Option<SessionId>,
+        checkpoint_id: Option<CheckpointId>,
+    ) -> Result<Source> {
+        let Some(context) = context else {
+            let session_id = match (&session_id, &checkpoint_id) {
+                (None, None) => Some(self.own_session(scope).await?),
+                _ => session_id,
+            };
+            let loaded =
+                self.load_checkpoint(scope, LoadCheckpoint { checkpoint_id, session_id, max_tokens: None }).await?;
+            return self.source_of(scope, &loaded).await;
+        };
+        if checkpoint_id.is_some() {
+            return Err(invalid("context and checkpointId are both given; give one of them"));
+        }
+        let text = to_raw_value(&context).map_err(|error| Error::InvalidInput(format!("context: {error}")))?;
+        self.check_context_size(text.get().len())?;
+        let rules = match &session_id {
+            Some(session) => self.rules_of(scope, session).await?,
+            None => self.rules(&[], &[])?,
+        };
+        Ok(Source { context, rules, checkpoint: None, session: session_id, given: Some(text.into()) })
+    }
+
+    async fn source_of(&self, scope: &Scope, loaded: &LoadedCheckpoint) -> Result<Source> {
+        let rules = self.rules_of(scope, &loaded.checkpoint.session_id).await?;
+        Ok(Source {
+            context: super::checkpoint::parse_context(&loaded.context)?,
+            rules,
+            checkpoint: Some(loaded.id.clone()),
+            session: Some(loaded.checkpoint.session_id.clone()),
+            given: None,
+        })
+    }
+
+    async fn view(&self, scope: &Scope, source: Source, wish: Wish) -> Result<View> {
+        let (engine, now) = (self.clone(), self.clock.now());
+        let made = offload_unless(false, move || engine.make_view(source, &wish)).await??;
+        if let Some(new) = made.to_keep {
+            let new = NewContext { at: now, total_bytes_max: self.limits.total_bytes_max, ..new };
+            self.store.keep_context(scope, new).await?;
+        }
+        let over = made.view.report.over_budget.then(|| {
+            let (tokens, keys) = (made.view.report.tokens_after, made.view.context.len());
+            format!("what is CRITICAL alone has {tokens} tokens in {keys} keys: the view holds exactly that")
+        });
+        let warnings = self.warnings().into_iter().chain(over).collect();
+        Ok(View { warnings, ..made.view })
+    }
+
+    fn make_view(&self, source: Source, wish: &Wish) -> Result<Made> {
+        let verdicts = classify_all(&source.context, &source.rules);
+        let tokens_max = match wish.budget {
+            Budget::Tokens(tokens) => usize::try_from(tokens).unwrap_or(usize::MAX),
+            Budget::Ratio(ratio) => {
+                (self.counts.of(&Value::from(source.context.clone())) as f64 / ratio).floor().max(1.0) as usize
+            }
+        };
+        let compressed = compress(
+            &compress::Request {
+                context: &source.context,
+                verdicts: &verdicts,
+                tokens_max,
+                weights: wish.weights,
+                drops_ephemeral: wish.is_by_class,
+                strategy: wish.strategy,
+                goal: wish.goal.as_deref(),
+            },
+            &self.counts,
+        );
+        let hash = source.given.as_ref().map(|text| Hash::of(text.get().as_bytes()));
+        let holder = match (&source.checkpoint, hash) {
+            (Some(id), _) => Holder::Checkpoint(id.clone()),
+            (None, Some(hash)) => Holder::Context(hash),
+            (None, None) => return Err(Error::broken("a view has no source")),
+        };
+        let survival = survival(&source.context, &compressed, &holder)?;
+        let handles =
+            survival.shortened.iter().map(|key| &key.handle).chain(survival.dropped.iter().map(|key| &key.handle));
+        let next = handles.into_iter().next().map(|handle| NextCall {
+            tool: "context_expand",
+            arguments: Map::from_iter([("handle".to_owned(), handle.as_str().into())]),
+        });
+        let to_keep = match (&source.given, hash) {
+            (Some(text), Some(hash)) if next.is_some() => Some(self.pack_given(text, hash)?),
+            _ => None,
+        };
+        let mut classes: BTreeMap<Class, Vec<String>> =
+            Class::ALL.into_iter().map(|class| (class, Vec::new())).collect();
+        for (key, verdict) in &verdicts {
+            classes.entry(verdict.class).or_default().push((*key).to_owned());
+        }
+        let rules = verdicts.iter().map(|(key, verdict)| ((*key).to_owned(), verdict.rule.clone())).collect();
+        let report = ViewReport {
+            tokens_before: compressed.tokens_before as u64,
+            tokens_after: compressed.tokens_after as u64,
+            classes,
+            rules,
+            survival,
+            over_budget: compressed.tokens_after > tokens_max,
+        };
+        let mut context = compressed.context;
+        if wish.is_by_class {
+            let class_of: BTreeMap<&str, Class> = verdicts.iter().map(|(key, verdict)| (*key, verdict.class)).collect();
+            let mut members: Vec<(String, Value)> = context.into_iter().collect();
+            members.sort_by_key(|(key, _)| class_of.get(key.as_str()).copied());
+            context = members.into_iter().collect();
+        }
+        let view = View {
+            context,
+            checkpoint_id: source.checkpoint,
+            session_id: source.session,
+            report,
+            next,
+            warnings: Vec::new(),
+        };
+        Ok(Made { view, to_keep })
+    }
+
+    fn pack_given(&self, text: &RawValue, hash: Hash) -> Result<NewContext> {
+        let packed = pack(text.get().as_bytes()).map_err(|error| Error::broken(error.to_string()))?;
+        let (actual, max) = (packed.bytes.len() as u64, self.limits.checkpoint_bytes_max);
+        if actual > max {
+            return Err(Error::QuotaExceeded(Quota::CheckpointBytes { actual, max }));
+        }
+        Ok(NewContext { hash, packed, at: self.clock.now(), total_bytes_max: 0 })
+    }
+}
+
+struct Made {
+    view: View,
+    to_keep: Option<NewContext>,
+}
+
+/// What became of every key. A view that lost what must not be lost does not leave.
+fn survival(context: &Map<String, Value>, compressed: &Compressed, holder: &Holder) -> Result<Survival> {
+    let mut survival = Survival::default();
+    let handle = |key: &str| Handle::to_key(holder.clone(), key).to_string();
+    for (key, class, fate) in &compressed.fates {
+        match *fate {
+            Fate::Kept => survival.kept.push(key.clone()),
+            Fate::Shortened { before, after } => survival.shortened.push(ShortenedKey {
+                key: key.clone(),
+                tokens_before: before as u64,
+                tokens_after: after as u64,
+                handle: handle(key),
+            }),
+            Fate::Dropped { tokens } => survival.dropped.push(DroppedKey {
+                key: key.clone(),
+                class: *class,
+                tokens: tokens as u64,
+                handle: handle(key),
+            }),
+        }
+    }
+    let critical = |key: &str| compressed.fates.iter().any(|(of, class, _)| of == key && *class == Class::Critical);
+    let handled = |key: &str| compressed.fates.iter().any(|(of, _, fate)| of == key && *fate != Fate::Kept);
+    let found = survive::check(context, &compressed.context, critical, handled).map_err(Error::broken)?;
+    survival.anchors =
+        AnchorCount { total: found.total, in_view: found.in_view, by_handle: found.by_handle, lost: found.lost };
+    Ok(survival)
+}
+
+fn invalid(message: &str) -> Error {
+    Error::InvalidInput(message.to_owned())
+}

@@ -1,0 +1,46 @@
+//! `/api/handles`
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use waystone_core::api::{ExpandHandle, ExpandedHandle};
+
+use super::Http;
+use super::extract::{Id, Query};
+use super::reply::{HttpError, large};
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/handles/{handle}", "expand_handle", expand)
+            .summary("Get the original behind a handle; percent-encode it")
+            .query::<Part>()
+            .replies::<ExpandedHandle>(200)
+            .errors(&[404, 422]),
+    ]
+}
+
+/// What [`ExpandHandle`] has besides its handle.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    /// How many characters to skip.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// How many characters to return at most.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+async fn expand(
+    State(http): State<Http>,
+    Id(handle): Id<String>,
+    Query(part): Query<Part>,
+) -> Result<Response, HttpError> {
+    let _turn = http.turns.reply().await;
+    let request = ExpandHandle { handle, offset: part.offset, limit: part.limit };
+    large(http.engine.expand_handle(&http.scope(), request).await?).await
+}

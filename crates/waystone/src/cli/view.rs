@@ -1,0 +1,125 @@
+//! What a person sees of views: the context that fits, and what became of each key.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value};
+use waystone_core::Engine;
+use waystone_core::api::{CompressContext, PrioritizeContext, Strategy, View, ViewReport, Weights};
+use waystone_core::id::{CheckpointId, SessionId};
+use waystone_core::store::Scope;
+
+use super::file::read_context;
+use super::render::{Out, plain_json, table};
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArguments {
+    /// The checkpoint to view; left out with --latest and --file, the newest of the session that you last saved
+    #[arg(conflicts_with = "latest")]
+    checkpoint: Option<CheckpointId>,
+    /// View the newest checkpoint of this session; with --file, its marks and rules count
+    #[arg(long, value_name = "SESSION")]
+    latest: Option<SessionId>,
+    /// View the JSON object in a file; `-` reads standard input
+    #[arg(long, conflicts_with = "checkpoint")]
+    file: Option<PathBuf>,
+    /// How many tokens the view may have
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// How many times smaller it shall be, if --tokens is not given [default: 2]
+    #[arg(long, value_name = "R", conflicts_with = "tokens")]
+    ratio: Option<f64>,
+    /// How values are made smaller
+    #[arg(long, value_parser = ["auto", "structural", "extractive"], default_value = "auto")]
+    strategy: String,
+    /// What the view is for: what it names is kept first
+    #[arg(long, value_name = "TEXT")]
+    goal: Option<String>,
+    /// In order of importance, without what is EPHEMERAL
+    #[arg(long, requires = "tokens", conflicts_with_all = ["strategy", "goal"])]
+    prioritize: bool,
+    /// How the budget is shared with --prioritize, such as '{"IMPORTANT": 60, "USEFUL": 10}'
+    #[arg(long, value_name = "JSON", requires = "prioritize", value_parser = weights)]
+    weights: Option<Weights>,
+}
+
+fn weights(text: &str) -> Result<Weights, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Makes the view that was asked for, and prints it.
+pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+    let read = |file: &PathBuf| read_context(file, engine.limits().request_bytes_max(), false);
+    let context = arguments.file.as_ref().map(read).transpose()?;
+    let view = match (arguments.prioritize, arguments.tokens) {
+        (true, Some(token_budget)) => {
+            let request = PrioritizeContext {
+                context,
+                session_id: arguments.latest,
+                checkpoint_id: arguments.checkpoint,
+                token_budget,
+                weights: arguments.weights.unwrap_or_default(),
+            };
+            engine.prioritize_context(scope, request).await?
+        }
+        (_, target_tokens) => {
+            let strategy = match arguments.strategy.as_str() {
+                "structural" => Strategy::Structural,
+                "extractive" => Strategy::Extractive,
+                _ => Strategy::Auto,
+            };
+            let request = CompressContext {
+                context,
+                session_id: arguments.latest,
+                checkpoint_id: arguments.checkpoint,
+                target_tokens,
+                ratio: arguments.ratio,
+                strategy,
+                goal: arguments.goal,
+            };
+            engine.compress_context(scope, request).await?
+        }
+    };
+    if !out.json {
+        super::warn(&view.warnings);
+    }
+    out.print(&view, show)
+}
+
+fn show(view: &View) -> String {
+    format!("{}\n\n{}", pretty(&view.context), report(&view.report))
+}
+
+pub(crate) fn pretty(context: &Map<String, Value>) -> String {
+    plain_json(&serde_json::to_string_pretty(context).unwrap_or_default())
+}
+
+/// What became of each key, and what the whole cost.
+pub(crate) fn report(report: &ViewReport) -> String {
+    let class_of = |key: &str| {
+        let class = report.classes.iter().find(|(_, keys)| keys.iter().any(|of| of == key));
+        class.map(|(class, _)| format!("{class:?}").to_uppercase()).unwrap_or_default()
+    };
+    let survival = &report.survival;
+    let row = |key: &str, fate: String, handle: &str| {
+        let rule = report.rules.get(key).cloned().unwrap_or_default();
+        vec![key.to_owned(), class_of(key), rule, fate, handle.to_owned()]
+    };
+    let kept = survival.kept.iter().map(|key| row(key, "kept".to_owned(), ""));
+    let shortened = survival
+        .shortened
+        .iter()
+        .map(|key| row(&key.key, format!("{} of {} tokens", key.tokens_after, key.tokens_before), &key.handle));
+    let dropped =
+        survival.dropped.iter().map(|key| row(&key.key, format!("left out, {} tokens", key.tokens), &key.handle));
+    let anchors = survival.anchors;
+    format!(
+        "{}\n{} of {} tokens; of {} lines that matter most {} are in view, {} one call away\n",
+        table(&["KEY", "CLASS", "RULE", "IN VIEW", "HANDLE"], kept.chain(shortened).chain(dropped)),
+        report.tokens_after,
+        report.tokens_before,
+        anchors.total,
+        anchors.in_view,
+        anchors.by_handle,
+    )
+}
