@@ -114,6 +114,11 @@ impl McpProcess {
         Ok(outcome(self.wait_for(id)?))
     }
 
+    /// Closes its standard input: it ends, in its own time.
+    pub fn close_input(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Closes its standard input and waits until it ends.
     pub fn finish(mut self) -> io::Result<ExitStatus> {
         self.end()
@@ -121,7 +126,7 @@ impl McpProcess {
 
     /// As [`Self::finish`], and may be asked again.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
-        drop(self.stdin.take());
+        self.close_input();
         self.child.wait()
     }
 }
@@ -144,7 +149,11 @@ pub struct ServeProcess {
 
 impl ServeProcess {
     pub fn start(binary: &Path, data_dir: &Path) -> io::Result<Self> {
-        let mut child = command(binary, data_dir).args(["serve", "--port", "0"]).stdout(Stdio::piped()).spawn()?;
+        Self::start_with(command(binary, data_dir).arg("serve"))
+    }
+
+    pub fn start_with(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.args(["--port", "0"]).stdout(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line)?;
@@ -157,6 +166,16 @@ impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Runs a command of the system to its end; an error says what it said.
+pub fn run(command: &mut Command) -> io::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|error| io::Error::other(format!("{name}: {error}; install it first")))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{name} failed: {}", String::from_utf8_lossy(&done.stderr).trim()))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub type Acknowledged = (u64, u64, String);
 #[derive(Debug, Default)]
 pub struct Report {
     pub kills: u32,
+    /// Those that met a process that was ending and wrote its mirror files.
+    pub kills_at_end: u32,
     pub acknowledged: usize,
     /// Acknowledged, but gone or different.
     pub lost: Vec<String>,
@@ -51,9 +53,10 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
         let writers: Vec<_> =
             (0..plan.writers).map(|writer| scope.spawn(move || write_and_die(plan, writer, kills))).collect();
         for writer in writers {
-            let (saved, starts) = writer.join().unwrap()?;
+            let (saved, of_one) = writer.join().unwrap()?;
             acknowledged.extend(saved);
-            report.starts.extend(starts);
+            report.starts.extend(of_one.starts);
+            report.kills_at_end += of_one.kills_at_end;
         }
         Ok::<_, io::Error>(())
     })?;
@@ -62,23 +65,55 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
     Ok(report)
 }
 
-pub fn session_of(writer: u64, n: u64) -> String {
+fn session_of(writer: u64, n: u64) -> String {
     if n.is_multiple_of(4) { "shared".to_owned() } else { format!("writer-{writer}") }
 }
 
-/// One writer: starts the binary, saves until it is killed at some moment, and starts over.
-fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Vec<Duration>)> {
+/// One writer: starts the binary, saves until it is killed at some moment, and starts over. Every third time it is killed when it
+/// ends: before that it would keep house only after a second.
+fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Report)> {
     let mut random = Random::new(plan.seed ^ (writer + 1));
-    let (mut saved, mut starts, mut n) = (Vec::new(), Vec::new(), 0);
+    let (mut saved, mut report, mut n) = (Vec::new(), Report::default(), 0);
     while kills.fetch_add(1, Ordering::SeqCst) < plan.kills {
         let started = Instant::now();
         let mut process = start(plan)?;
-        starts.push(started.elapsed());
-        let delay = Duration::from_micros(5_000 + random.below(60_000));
-        save_until_killed(&mut process, plan, writer, &mut n, delay, &mut saved)?;
+        report.starts.push(started.elapsed());
+        if report.starts.len().is_multiple_of(3) {
+            let delay = Duration::from_micros(random.below(50_000));
+            let is_met = save_and_kill_at_end(&mut process, plan, writer, &mut n, delay, &mut saved)?;
+            report.kills_at_end += u32::from(is_met);
+        } else {
+            let delay = Duration::from_micros(5_000 + random.below(60_000));
+            save_until_killed(&mut process, plan, writer, &mut n, delay, &mut saved)?;
+        }
     }
     kills.fetch_sub(1, Ordering::SeqCst);
-    Ok((saved, starts))
+    Ok((saved, report))
+}
+
+/// Saves a few contexts, closes the process's input and kills it `delay` later. Whether it was still there.
+fn save_and_kill_at_end(
+    process: &mut McpProcess,
+    plan: &Plan,
+    writer: u64,
+    n: &mut u64,
+    delay: Duration,
+    saved: &mut Vec<Acknowledged>,
+) -> io::Result<bool> {
+    for _ in 0..IN_FLIGHT {
+        *n += 1;
+        let arguments = json!({ "sessionId": session_of(writer, *n), "context": numbered(plan.seed, writer, *n) });
+        match process.call("workflow_checkpoint_save", arguments)? {
+            Ok(reply) => saved.push((writer, *n, reply["checkpointId"].as_str().unwrap().to_owned())),
+            Err(error) => panic!("a save failed: {error}"),
+        }
+    }
+    process.close_input();
+    std::thread::sleep(delay);
+    let is_there = process.child.try_wait()?.is_none();
+    process.child.kill()?;
+    process.child.wait()?;
+    Ok(is_there)
 }
 
 pub fn start(plan: &Plan) -> io::Result<McpProcess> {
@@ -213,10 +248,4 @@ pub fn list_all(process: &mut McpProcess) -> io::Result<Vec<String>> {
             None => return Ok(ids),
         }
     }
-}
-
-/// The directory that a plan's data is in, made when it is missing.
-pub fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

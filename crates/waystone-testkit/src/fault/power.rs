@@ -12,7 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::contexts::Random;
-use crate::fault::kill::{Acknowledged, Plan, Report, make_private, save_until_killed, start, verify};
+use crate::fault::kill::{Acknowledged, Plan, Report, save_until_killed, start, verify};
+use crate::harness::make_private;
 use crate::shim;
 
 /// What the disk does with a sync.
