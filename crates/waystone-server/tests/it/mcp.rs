@@ -75,7 +75,7 @@ async fn stall(work: impl Future<Output = Response<Body>>) -> (u64, Response<Bod
 async fn a_large_call_holds_up_no_other_request() {
     let limits = Limits { checkpoint_bytes_max: 64 << 20, ..Limits::default() };
     let c = Client::with(limits, Guard::default());
-    let words: Vec<String> = (0..1_000_000).map(|n| format!("w\"{n}")).collect();
+    let words: Vec<String> = (0..250_000).map(|n| format!("w\"{n}")).collect();
     let arguments = json!({ "sessionId": "s", "context": { "words": words } });
     let reply = json!({ "content": arguments.to_string(), "structured": arguments });
     let began = used_ns();
