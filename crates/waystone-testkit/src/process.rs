@@ -114,11 +114,6 @@ impl McpProcess {
         Ok(outcome(self.wait_for(id)?))
     }
 
-    /// Closes its standard input: it ends, in its own time.
-    pub fn close_input(&mut self) {
-        drop(self.stdin.take());
-    }
-
     /// Closes its standard input and waits until it ends.
     pub fn finish(mut self) -> io::Result<ExitStatus> {
         self.end()
@@ -126,7 +121,7 @@ impl McpProcess {
 
     /// As [`Self::finish`], and may be asked again.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
-        self.close_input();
+        drop(self.stdin.take());
         self.child.wait()
     }
 }
