@@ -53,7 +53,8 @@ pub(crate) enum Fault {
         #[arg(long)]
         error: Option<String>,
     },
-    /// Kill `doctor --repair` before each of its calls that touch the disk, and look whether the next repair ends what it began
+    /// Kill `doctor --repair` before each of its calls that touch the disk, and look whether the next repair ends what
+    /// it began
     Repair {
         /// Only every so many-th call
         #[arg(long, default_value_t = 1)]

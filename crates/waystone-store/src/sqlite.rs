@@ -78,8 +78,8 @@ impl Sqlite {
         Ok(Self { directory, readers, writer, events, held })
     }
 
-    /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so what is not as
-    /// it should be is looked at again while no one writes files.
+    /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
+    /// what is not as it should be is looked at again while no one writes files.
     async fn look(&self, after: i64) -> Result<Option<Diagnosis>> {
         let look = |turn: Option<File>| {
             let directory = self.directory.clone();

@@ -1,6 +1,6 @@
 /* Makes one call on a file in SHIM_ROOT fail: the SHIM_FAULT_AT-th of the kind SHIM_FAULT_KIND, counted over all threads, with the
- * error number SHIM_FAULT_ERRNO. The number 0 makes a write short instead, -1 kills the process before the call. Which file it was is written down in
- * SHIM_FAULT_LOG. Syncs are in disk.c, which asks `sync_fails` first. */
+ * error number SHIM_FAULT_ERRNO. The number 0 makes a write short instead, -1 kills the process before the call. Which
+ * file it was is written down in SHIM_FAULT_LOG. Syncs are in disk.c, which asks `sync_fails` first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

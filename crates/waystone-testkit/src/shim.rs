@@ -73,8 +73,8 @@ pub fn fail(call: Call, data_dir: &Path, log: &Path, shadow: Option<&Path>) -> i
     Ok(settings)
 }
 
-/// Builds a library unless it is there. Its name says what it was built from, and it gets that name when it is whole: another
-/// process may be building it at the same moment, or loading it.
+/// Builds a library unless it is there. Its name says what it was built from, and it gets that name when it is whole:
+/// another process may be building it at the same moment, or loading it.
 fn library(name: &str, sources: &[&str]) -> io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim");
     let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();

@@ -233,7 +233,8 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     assert_eq!(audit::audit(data_dir), Vec::<String>::new());
 }
 
-/// Deletions write files at once, so that files and rows change under the check all the time; with long texts it looks for long.
+/// Deletions write files at once, so that files and rows change under the check all the time; with long texts it looks
+/// for long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_beside_a_writer_finds_nothing_and_heals_nothing() {
     let h = Harness::new();
@@ -293,7 +294,8 @@ async fn a_file_that_is_written_while_it_is_compared_is_no_finding() {
     assert_eq!(checking.await.unwrap().findings, []);
 }
 
-/// It is committed first and acknowledged when it is in its file, so this is the one failure after which something has changed.
+/// It is committed first and acknowledged when it is in its file, so this is the one failure after which something has
+/// changed.
 #[tokio::test]
 async fn a_deletion_whose_file_cannot_be_written_is_made_but_not_acknowledged() {
     let mut h = Harness::new();

@@ -43,7 +43,8 @@ fn large_calls_need_no_more_threads_than_there_are() {
     });
 }
 
-/// The processor time that this thread has used, in nanoseconds. Unlike a clock it stands still while others have the processor.
+/// The processor time that this thread has used, in nanoseconds. Unlike a clock it stands still while others have the
+/// processor.
 #[cfg(target_os = "linux")]
 fn used_ns() -> u64 {
     let used = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();

@@ -149,9 +149,9 @@ pub(crate) fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> 
     })
 }
 
-/// Only from the old end, up to the first that is still young, whatever a clock that was once wrong wrote on those behind it: a
-/// subscriber is told that it missed something by what is missing before the first event there is. Of each space up to
-/// `EXPIRE_ROWS` are looked at and removed.
+/// Only from the old end, up to the first that is still young, whatever a clock that was once wrong wrote on those
+/// behind it: a subscriber is told that it missed something by what is missing before the first event there is. Of each
+/// space up to `EXPIRE_ROWS` are looked at and removed.
 fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
     db.execute(
         "DELETE FROM event WHERE (space, seq) IN
@@ -179,7 +179,8 @@ mod tests {
         h.data_dir().join("waystone.db-wal").metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// A log that is due, and the turn to keep house. It is taken before there is a store, which would take it for its life.
+    /// A log that is due, and the turn to keep house. It is taken before there is a store, which would take it for its
+    /// life.
     async fn grown_log() -> (Harness, Upkeep, File) {
         let root = private_dir();
         let directory = DataDirectory::prepare(root.path()).unwrap();
@@ -265,7 +266,8 @@ mod tests {
         let db = audit::open(h.data_dir());
         let young = h.clock.now().ms();
         let add = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
-             INSERT INTO event (space, seq, at_ms, kind, payload) SELECT 1, n, iif(n < ?1 - 1, 0, ?2), 'x', '{}' FROM n";
+             INSERT INTO event (space, seq, at_ms, kind, payload)
+             SELECT 1, n, iif(n < ?1 - 1, 0, ?2), 'x', '{}' FROM n";
         let last = 2 * EXPIRE_ROWS as i64 + 300;
         db.execute("UPDATE event SET at_ms = 0", []).unwrap();
         db.execute(add, params![last, young]).unwrap();

@@ -8,8 +8,8 @@ use waystone_testkit::clock::ManualClock;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::{audit, golden};
 
-/// 24 stores on one directory, started at the same moment. Locks belong to open files, so stores of one process keep each other
-/// out just as those of several do.
+/// 24 stores on one directory, started at the same moment. Locks belong to open files, so stores of one process keep
+/// each other out just as those of several do.
 fn start_at_once(root: &Path) -> Vec<Sqlite> {
     let (clock, gate) = (Arc::new(ManualClock::unique()), Barrier::new(24));
     std::thread::scope(|scope| {

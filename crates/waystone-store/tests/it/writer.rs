@@ -8,7 +8,8 @@ use waystone_testkit::contexts::Random;
 use waystone_testkit::harness::request_of;
 use waystone_testkit::{Harness, audit};
 
-/// Saves all `requests` at once while another process holds `write.lock`, so that they pile up in this order and share a commit.
+/// Saves all `requests` at once while another process holds `write.lock`, so that they pile up in this order and share
+/// a commit.
 async fn save_in_one_batch(h: &Harness, requests: Vec<Value>) -> Vec<Result<SavedCheckpoint, Error>> {
     let write_lock = File::open(h.data_dir().join("write.lock")).unwrap();
     write_lock.lock().unwrap();

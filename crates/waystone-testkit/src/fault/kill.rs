@@ -71,8 +71,8 @@ fn session_of(writer: u64, n: u64) -> String {
     if n.is_multiple_of(4) { "shared".to_owned() } else { format!("writer-{writer}") }
 }
 
-/// One writer: starts the binary, saves until it is killed at some moment, and starts over. Every third time it is killed when it
-/// writes a mirror file: it does so when it ends, and otherwise only after a second.
+/// One writer: starts the binary, saves until it is killed at some moment, and starts over. Every third time it is
+/// killed when it writes a mirror file: it does so when it ends, and otherwise only after a second.
 fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Report)> {
     let mut random = Random::new(plan.seed ^ (writer + 1));
     let (mut saved, mut report, mut n) = (Vec::new(), Report::default(), 0);
@@ -98,8 +98,8 @@ fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec
     Ok((saved, report))
 }
 
-/// Saves a few contexts and lets the process end, which is killed before it makes `call` on a mirror file. It may make none:
-/// another process may be keeping house.
+/// Saves a few contexts and lets the process end, which is killed before it makes `call` on a mirror file. It may make
+/// none: another process may be keeping house.
 fn save_and_end(plan: &Plan, writer: u64, call: Call, n: &mut u64, saved: &mut Vec<Acknowledged>) -> io::Result<bool> {
     let contexts = plan.data_dir.join("contexts");
     make_private(&contexts)?;
@@ -221,8 +221,8 @@ pub fn verify(plan: &Plan, acknowledged: &[Acknowledged], report: &mut Report) -
     Ok(())
 }
 
-/// Mirror files that are not what was written. One that lags behind is not among them; one that the next process found torn was
-/// set aside by it. The program under test may be one that only saves, so the real one beside it is asked.
+/// Mirror files that are not what was written. One that lags behind is not among them; one that the next process found
+/// torn was set aside by it. The program under test may be one that only saves, so the real one beside it is asked.
 fn torn_files(plan: &Plan) -> io::Result<Vec<String>> {
     let doctor = plan.binary.with_file_name("waystone");
     let done = command(&doctor, &plan.data_dir).args(["doctor", "--json"]).output()?;

@@ -1,6 +1,8 @@
-//! Kills `doctor --repair` before each of its calls that touch the disk, in turn, and looks whether the next repair ends what it began.
+//! Kills `doctor --repair` before each of its calls that touch the disk, in turn, and looks whether the next repair
+//! ends what it began.
 //!
-//! A run begins with a fresh copy of a directory whose database is gone, or is damaged and holds a checkpoint that no file has.
+//! A run begins with a fresh copy of a directory whose database is gone, or is damaged and holds a checkpoint that no
+//! file has.
 
 use std::fs;
 use std::io;

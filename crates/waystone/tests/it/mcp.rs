@@ -172,8 +172,9 @@ fn context_text_never_reaches_the_log() {
     };
     let mut process = McpProcess::start_with(&mut traced("mcp")).unwrap();
     let marker = "marker-5f2c";
+    let metadata = json!({ "name": marker, "tags": [marker], "x": marker });
     let all = [
-        json!({ "sessionId": "s", "context": { "text": marker }, "metadata": { "name": marker, "tags": [marker], "x": marker } }),
+        json!({ "sessionId": "s", "context": { "text": marker }, "metadata": metadata }),
         json!({ "context": marker }),
         json!({ "context": {}, marker: 1 }),
         json!({ "context": {}, "sessionId": format!("{marker}/") }),
