@@ -136,6 +136,16 @@ OPEN(openat64, int folder COMMA, folder COMMA)
 
 int mkdir(const char *path, mode_t mode) { return is_due("mkdir", path) ? fail() : REAL(mkdir)(path, mode); }
 
-int rename(const char *from, const char *to) { return is_due("rename", from) ? fail() : REAL(rename)(from, to); }
+/* In disk.c. */
+void note_rename(const char *from, const char *to);
+
+int rename(const char *from, const char *to)
+{
+    int result = is_due("rename", from) ? fail() : REAL(rename)(from, to);
+
+    if (result == 0)
+        note_rename(from, to);
+    return result;
+}
 
 int unlink(const char *path) { return is_due("unlink", path) ? fail() : REAL(unlink)(path); }

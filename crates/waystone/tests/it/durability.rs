@@ -43,6 +43,13 @@ fn a_disk_that_ignores_fsync_is_caught() {
     assert!(!report.lost.is_empty(), "the power test did not notice");
 }
 
+#[test]
+fn what_is_in_files_is_there_after_a_power_cut_that_takes_the_database_too() {
+    let directory = private_dir();
+    let wrong = power::lose_database(&binary("waystone"), directory.path()).unwrap();
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 fn assert_healed(report: &corrupt::Report, cases_min: usize) {
     assert!(report.cases >= cases_min, "{} cases", report.cases);
     assert_eq!((&report.unnoticed[..], &report.unhealed[..]), (&[][..], &[][..]));
