@@ -7,8 +7,8 @@ use anyhow::ensure;
 use clap::Subcommand;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full};
-use waystone_testkit::harness::private_dir;
+use waystone_testkit::fault::{corrupt, errno, full, repair};
+use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
 use crate::{say, sh};
@@ -53,6 +53,13 @@ pub(crate) enum Fault {
         #[arg(long)]
         error: Option<String>,
     },
+    /// Kill `doctor --repair` before each of its calls that touch the disk, and look whether the next repair ends what
+    /// it began
+    Repair {
+        /// Only every so many-th call
+        #[arg(long, default_value_t = 1)]
+        step: usize,
+    },
     /// Fill a disk of 16 MB again and again under many writers (needs root, to mount it)
     Full {
         #[arg(long, default_value_t = 50)]
@@ -95,6 +102,11 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             let scenarios = errno::Scenario::ALL.to_vec();
             print_errno(&errno::run(&errno::Plan { binary, folder, first: 1, step, scenarios, kind, error })?)
         }),
+        Fault::Repair { step } => {
+            let kinds = ["write", "fsync", "open", "mkdir", "rename", "unlink"];
+            let plan = repair::Plan { binary: binary("waystone"), calls: kinds.map(|kind| (kind, 1, step)).to_vec() };
+            print_repair(&tokio::runtime::Runtime::new()?.block_on(repair::run(&plan))?)
+        }
         Fault::Full { fills, writers } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
             print_full(&full::run(&full::Plan { binary, folder, fills, writers })?)
@@ -108,7 +120,7 @@ fn in_directory(work: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Resul
 
 fn plan(folder: &Path, kills: u32, writers: u64, seed: u64) -> anyhow::Result<Plan> {
     let data_dir = folder.join("data");
-    kill::make_private(&data_dir)?;
+    make_private(&data_dir)?;
     Ok(Plan { binary: binary("waystone"), data_dir, kills, writers, seed, preload: Vec::new() })
 }
 
@@ -116,6 +128,13 @@ fn judge(what: &str, report: &Report) -> anyhow::Result<()> {
     say("");
     say(what);
     print(report)
+}
+
+fn print_repair(report: &repair::Report) -> anyhow::Result<()> {
+    say(format_args!("{} kills, {} repairs that were not ended", report.kills, report.wrong.len()));
+    report.wrong.iter().take(10).for_each(say);
+    ensure!(report.wrong.is_empty(), "not everything was brought back");
+    Ok(())
 }
 
 async fn corrupt(databases: usize) -> anyhow::Result<()> {

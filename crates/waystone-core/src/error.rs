@@ -189,7 +189,7 @@ impl Error {
                 ("STORAGE_UNAVAILABLE", 503, "nothing was changed; try again")
             }
             Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; free disk space and try again")
+                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; free disk space and try again")
             }
             Self::StorageUnavailable { reason: Unavailable::Damaged, .. } => (
                 "STORAGE_UNAVAILABLE",
@@ -197,7 +197,7 @@ impl Error {
                 "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`",
             ),
             Self::StorageUnavailable { .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; see the log file in the data directory")
+                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; see the log file in the data directory")
             }
         }
     }

@@ -165,19 +165,26 @@ mod tests {
     }
 
     #[test]
-    fn no_damaged_byte_goes_unnoticed() {
+    fn no_damaged_byte_gives_another_text() {
         let texts = [0, 1].map(|n| format!(r#"{{"goal":"keep every byte","n":[1,2,3,4,5,6,7,8,9,{n}]}}"#));
         let packed = chain(&texts);
+        // A bit that means nothing to the format may flip; few are such.
+        let (mut refused, mut harmless) = (0, 0);
         for frame in 0..packed.len() {
             for at in 0..packed[frame].bytes.len() {
                 for bit in 0..8 {
                     let mut damaged = packed.clone();
                     damaged[frame].bytes[at] ^= 1 << bit;
-                    if let Ok(text) = unpack(&damaged, &[]) {
-                        assert_eq!(text, texts[1].as_bytes(), "frame {frame} byte {at} bit {bit}");
+                    match unpack(&damaged, &[]) {
+                        Ok(text) => {
+                            assert_eq!(text, texts[1].as_bytes(), "frame {frame} byte {at} bit {bit}");
+                            harmless += 1;
+                        }
+                        Err(_) => refused += 1,
                     }
                 }
             }
         }
+        assert!(refused > 10 * harmless, "{refused} refused, {harmless} without effect");
     }
 }

@@ -22,6 +22,7 @@ mod upkeep;
 mod view;
 mod writer;
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,17 +85,33 @@ impl Sqlite {
         Ok(Self { directory, readers, writer, events, held })
     }
 
+    /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
+    /// what is not as it should be is looked at again while no one writes files.
     async fn look(&self, after: i64) -> Result<Option<Diagnosis>> {
-        let directory = self.directory.clone();
-        self.readers.read(move |db| doctor::look(&directory, db, after)).await
+        let look = |turn: Option<File>| {
+            let directory = self.directory.clone();
+            self.readers.read(move |db| {
+                let _turn = turn;
+                doctor::look(&directory, db, after)
+            })
+        };
+        match look(None).await? {
+            Some(found) if !found.is_sound() => look(Some(self.take_turn().await?)).await,
+            found => Ok(found),
+        }
     }
 
-    /// Writes the file of a group. No connection is held while others write theirs.
+    /// Writes the file of a group.
     async fn mirror(&self, key: i64, at: Timestamp) -> Result<Option<Mirrored>> {
-        let (directory, of) = (self.directory.clone(), self.directory.clone());
-        let turn = tokio::task::spawn_blocking(move || mirror::take_turn(&of)).await;
-        let turn = turn.map_err(|error| file_error(directory.root(), &io::Error::other(error)))??;
+        let (directory, turn) = (self.directory.clone(), self.take_turn().await?);
         self.readers.read(move |db| mirror::write(&directory, db, key, at, &turn)).await
+    }
+
+    /// Waits for its turn to write files. No connection is held while others write theirs.
+    async fn take_turn(&self) -> Result<File> {
+        let directory = self.directory.clone();
+        let turn = tokio::task::spawn_blocking(move || mirror::take_turn(&directory)).await;
+        Ok(turn.map_err(|error| file_error(self.directory.root(), &io::Error::other(error)))??)
     }
 
     /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the files

@@ -1,6 +1,6 @@
-/* Stands between a program and the disk: copies each file in SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
- * removes files from SHIM_SHADOW when the directory they were unlinked from is synced, so that SHIM_SHADOW always holds what
- * a power cut may leave. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did, and with SHIM_NO_SYNC those of
+/* Stands between a program and the disk: copies each file below SHIM_ROOT into SHIM_SHADOW at the moment it is synced, and
+ * renames and removes files there when the directory in which they were renamed or unlinked is synced, so that SHIM_SHADOW
+ * always holds what a power cut may leave. A file that is renamed before it is synced is left empty. Syncs of files whose name ends in SHIM_IGNORE_SYNC do nothing and say they did, and with SHIM_NO_SYNC those of
  * all files. With SHIM_SYNC_LOG it writes down how many nanoseconds each sync took that the thread named SHIM_SYNC_THREAD made of a
  * file whose name ends in SHIM_SYNC_SUFFIX. A sync that fails by errno.c does nothing. */
 #define _GNU_SOURCE
@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 /* In errno.c, which is not always there. */
 __attribute__((weak)) int sync_fails(int fd);
@@ -40,6 +42,43 @@ static void copy_file(const char *from, const char *to)
         abort();
 }
 
+/* What is not durable yet ends so in the shadow. */
+static int ends_with(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), end = strlen(suffix);
+
+    return length >= end && strcmp(text + length - end, suffix) == 0;
+}
+
+static void make_folders(char *path, size_t from)
+{
+    for (char *slash = strchr(path + from, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
+/* A rename is durable when its directory is synced. */
+static void keep_renamed(const char *shadow)
+{
+    char from[PATH_MAX + 64], to[PATH_MAX + 64];
+    struct dirent *entry;
+    DIR *directory = opendir(shadow);
+
+    if (!directory)
+        return;
+    while ((entry = readdir(directory))) {
+        if (!ends_with(entry->d_name, ".renamed"))
+            continue;
+        snprintf(from, sizeof from, "%s/%s", shadow, entry->d_name);
+        snprintf(to, sizeof to, "%s/%.*s", shadow, (int)(strlen(entry->d_name) - strlen(".renamed")), entry->d_name);
+        if (rename(from, to) != 0)
+            abort();
+    }
+    closedir(directory);
+}
+
 static void forget_unlinked(const char *root, const char *shadow)
 {
     char path[PATH_MAX + 64];
@@ -47,15 +86,28 @@ static void forget_unlinked(const char *root, const char *shadow)
     DIR *directory = opendir(shadow);
 
     if (!directory)
-        abort();
+        return;
     while ((entry = readdir(directory))) {
         snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
-        if (entry->d_type == DT_REG && !strstr(entry->d_name, ".copying") && access(path, F_OK) != 0) {
+        if (entry->d_type == DT_REG && !ends_with(entry->d_name, ".copying") &&
+            !ends_with(entry->d_name, ".renamed") && access(path, F_OK) != 0) {
             snprintf(path, sizeof path, "%s/%s", shadow, entry->d_name);
             unlink(path);
         }
     }
     closedir(directory);
+}
+
+/* Where the copy of what is at `path` is; nothing when it is not below the root. */
+static int shadow_of(const char *path, char *to, size_t size)
+{
+    const char *root = getenv("SHIM_ROOT"), *shadow = getenv("SHIM_SHADOW");
+    size_t length = root ? strlen(root) : 0;
+
+    if (!root || !shadow || strncmp(path, root, length) != 0 || (path[length] != '/' && path[length] != 0))
+        return 0;
+    snprintf(to, size, "%s%s", shadow, path + length);
+    return 1;
 }
 
 static void keep(int fd)
@@ -72,15 +124,43 @@ static void keep(int fd)
     if (length < 0)
         return;
     path[length] = 0;
-    if (strcmp(path, root) == 0) {
-        forget_unlinked(root, shadow);
+    if (!shadow_of(path, to, sizeof to))
         return;
+    if (S_ISDIR(status.st_mode)) {
+        keep_renamed(to);
+        forget_unlinked(path, to);
+    } else if (S_ISREG(status.st_mode)) {
+        make_folders(to, strlen(shadow) + 1);
+        copy_file(path, to);
     }
-    if (!S_ISREG(status.st_mode) || strncmp(path, root, strlen(root)) != 0 || path[strlen(root)] != '/' ||
-        strchr(path + strlen(root) + 1, '/'))
+}
+
+/* Takes note of a rename that succeeded. Also asked by errno.c. */
+void note_rename(const char *from, const char *to)
+{
+    const char *shadow = getenv("SHIM_SHADOW");
+    char synced[PATH_MAX + 64], renamed[PATH_MAX + 80];
+    int empty;
+
+    if (!shadow || !shadow_of(from, synced, sizeof synced) || !shadow_of(to, renamed, sizeof renamed - 16))
         return;
-    snprintf(to, sizeof to, "%s/%s", shadow, path + strlen(root) + 1);
-    copy_file(path, to);
+    strcat(renamed, ".renamed");
+    make_folders(renamed, strlen(shadow) + 1);
+    if (REAL(rename)(synced, renamed) == 0)
+        return;
+    empty = open(renamed, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (empty < 0)
+        abort();
+    close(empty);
+}
+
+__attribute__((weak)) int rename(const char *from, const char *to)
+{
+    int result = REAL(rename)(from, to);
+
+    if (result == 0)
+        note_rename(from, to);
+    return result;
 }
 
 static int has_suffix(int fd, const char *suffix)

@@ -1,11 +1,12 @@
 /* Makes one call on a file in SHIM_ROOT fail: the SHIM_FAULT_AT-th of the kind SHIM_FAULT_KIND, counted over all threads, with the
- * error number SHIM_FAULT_ERRNO. The number 0 makes a write short instead. Which file it was is written down in
- * SHIM_FAULT_LOG. Syncs are in disk.c, which asks `sync_fails` first. */
+ * error number SHIM_FAULT_ERRNO. The number 0 makes a write short instead, -1 kills the process before the call. Which
+ * file it was is written down in SHIM_FAULT_LOG. Syncs are in disk.c, which asks `sync_fails` first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,6 +39,12 @@ static int is_inside(const char *path, const char *root)
     return strncmp(path, root, strlen(root)) == 0 && (path[strlen(root)] == '/' || path[strlen(root)] == 0);
 }
 
+static int number(void)
+{
+    const char *text = getenv("SHIM_FAULT_ERRNO");
+    return text ? atoi(text) : EIO;
+}
+
 /* Whether this is the call that fails. */
 static int is_due(const char *kind, const char *path)
 {
@@ -48,6 +55,8 @@ static int is_due(const char *kind, const char *path)
     if (atomic_fetch_add(&calls, 1) + 1 != atol(at))
         return 0;
     write_down(path);
+    if (number() < 0)
+        kill(getpid(), SIGKILL);
     return 1;
 }
 
@@ -62,12 +71,6 @@ static int is_due_at(const char *kind, int fd)
         return 0;
     path[length] = 0;
     return is_due(kind, path);
-}
-
-static int number(void)
-{
-    const char *text = getenv("SHIM_FAULT_ERRNO");
-    return text ? atoi(text) : EIO;
 }
 
 /* What a call that cannot be short fails with. */
@@ -133,6 +136,16 @@ OPEN(openat64, int folder COMMA, folder COMMA)
 
 int mkdir(const char *path, mode_t mode) { return is_due("mkdir", path) ? fail() : REAL(mkdir)(path, mode); }
 
-int rename(const char *from, const char *to) { return is_due("rename", from) ? fail() : REAL(rename)(from, to); }
+/* In disk.c. */
+void note_rename(const char *from, const char *to);
+
+int rename(const char *from, const char *to)
+{
+    int result = is_due("rename", from) ? fail() : REAL(rename)(from, to);
+
+    if (result == 0)
+        note_rename(from, to);
+    return result;
+}
 
 int unlink(const char *path) { return is_due("unlink", path) ? fail() : REAL(unlink)(path); }

@@ -60,9 +60,9 @@ pub fn audit(data_dir: &Path) -> Vec<String> {
         .iter()
         .flat_map(|(what, sql)| {
             let mut statement = db.prepare(sql).unwrap();
-            let found: Vec<String> =
-                statement.query_map([], |row| Ok(format!("{what}: {}", shown(row)))).unwrap().flatten().collect();
-            found
+            let rows = statement.query_map([], |row| Ok(format!("{what}: {}", shown(row)))).unwrap();
+            // What cannot be read is a problem too, and SQLite says so in the place of a row.
+            rows.map(|row| row.unwrap_or_else(|error| format!("{what}: {error}"))).collect::<Vec<_>>()
         })
         .collect();
     problems.extend(broken_link(&db));

@@ -20,8 +20,13 @@ impl Default for ManualClock {
 impl ManualClock {
     /// One whose ids do not meet those of another process.
     pub fn unique() -> Self {
+        Self::counting_from(u64::from(std::process::id()) * 10_000)
+    }
+
+    /// One whose ids begin with this number.
+    pub fn counting_from(id: u64) -> Self {
         let clock = Self::default();
-        clock.ids.store(u64::from(std::process::id()) * 10_000, Ordering::SeqCst);
+        clock.ids.store(id, Ordering::SeqCst);
         clock
     }
 

@@ -6,3 +6,4 @@ pub mod errno;
 pub mod full;
 pub mod kill;
 pub mod power;
+pub mod repair;

@@ -1,7 +1,9 @@
 //! Stores that fail on purpose.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,11 +40,29 @@ pub enum Fault {
 pub struct FaultyStore {
     inner: SharedStore,
     fault: Fault,
+    taken: AtomicUsize,
 }
 
 impl FaultyStore {
     pub fn new(inner: SharedStore, fault: Fault) -> Self {
-        Self { inner, fault }
+        Self { inner, fault, taken: AtomicUsize::new(0) }
+    }
+
+    /// How many saves the store has taken so far without answering them at once: those are in its queue, or have been.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    async fn counted<T>(&self, call: impl Future<Output = T>) -> T {
+        let (mut call, mut is_counted) = (pin!(call), false);
+        poll_fn(|context| {
+            let polled = call.as_mut().poll(context);
+            if polled.is_pending() && !std::mem::replace(&mut is_counted, true) {
+                self.taken.fetch_add(1, Ordering::SeqCst);
+            }
+            polled
+        })
+        .await
     }
 
     fn step(&self) -> Result<()> {
@@ -72,7 +92,7 @@ impl Store for FaultyStore {
             let added = self.inner.add_checkpoint(scope, new.clone()).await;
             return Ok(added.unwrap_or_else(|_| Added::New { checkpoint: unsaved(new), pruned: 0 }));
         }
-        let added = self.inner.add_checkpoint(scope, new).await?;
+        let added = self.counted(self.inner.add_checkpoint(scope, new)).await?;
         self.step()?;
         Ok(added)
     }

@@ -1,18 +1,23 @@
 //! An engine on a temporary data directory, with a manual clock and a store that can be told to fail.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use waystone_core::api::{ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SavedCheckpoint};
+use waystone_core::api::{
+    Checkup, FindingKind, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SavedCheckpoint,
+};
+use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Limits, Result, json};
-use waystone_store::Sqlite;
+use waystone_store::{OpenError, Repaired, Sqlite};
 
-use crate::audit::audit;
+use crate::audit;
 use crate::clock::ManualClock;
 use crate::faulty::{Fault, FaultyStore};
 
@@ -22,6 +27,7 @@ pub struct Harness {
     pub limits: Limits,
     pub scope: Scope,
     pub engine: Engine,
+    store: Arc<FaultyStore>,
 }
 
 impl Harness {
@@ -30,18 +36,23 @@ impl Harness {
     }
 
     pub fn with_limits(limits: Limits) -> Self {
-        Self::with(private_dir(), limits)
+        Self::with(private_dir(), limits, ManualClock::default())
+    }
+
+    /// A harness whose ids are its own: they begin with this number.
+    pub fn counting_from(id: u64) -> Self {
+        Self::with(private_dir(), Limits::default(), ManualClock::counting_from(id))
     }
 
     /// A harness on a directory that is closed to others.
     pub fn on(directory: TempDir) -> Self {
-        Self::with(directory, Limits::default())
+        Self::with(directory, Limits::default(), ManualClock::default())
     }
 
-    fn with(directory: TempDir, limits: Limits) -> Self {
-        let clock = Arc::new(ManualClock::default());
-        let engine = open(directory.path(), &clock, &limits, i64::MAX);
-        Self { directory, clock, limits, scope: Scope::local("tester"), engine }
+    fn with(directory: TempDir, limits: Limits, clock: ManualClock) -> Self {
+        let clock = Arc::new(clock);
+        let (engine, store) = open(directory.path(), &clock, &limits, i64::MAX);
+        Self { directory, clock, limits, scope: Scope::local("tester"), engine, store }
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -51,7 +62,14 @@ impl Harness {
     /// Closes the engine and opens another one whose store fails at the `steps`-th step from now.
     pub async fn fail_after(&mut self, steps: i64) {
         self.engine.close().await;
-        self.engine = open(self.directory.path(), &self.clock, &self.limits, steps);
+        (self.engine, self.store) = open(self.directory.path(), &self.clock, &self.limits, steps);
+    }
+
+    /// Waits until the store has taken `count` saves since it was opened, so that they wait in its queue.
+    pub async fn wait_for_taken(&self, count: usize) {
+        while self.store.taken() < count {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Another engine on the same directory, as another process would have.
@@ -61,11 +79,49 @@ impl Harness {
 
     /// An engine on another directory.
     pub fn at(&self, path: &Path) -> Engine {
-        open(path, &self.clock, &self.limits, i64::MAX)
+        open(path, &self.clock, &self.limits, i64::MAX).0
     }
 
     pub async fn restart(&mut self) {
         self.fail_after(i64::MAX).await;
+    }
+
+    /// Restarts until every group is in its file. One end waits only two seconds for that, and the disk may be slow.
+    pub async fn restart_mirrored(&mut self) {
+        for _ in 0..30 {
+            self.restart().await;
+            let dirty = "SELECT count(*) FROM checkpoint_group WHERE mirrored_seq < changed_seq";
+            if audit::open(self.data_dir()).query_row(dirty, [], |row| row.get::<_, u64>(0)).unwrap() == 0 {
+                return;
+            }
+        }
+        panic!("groups are not mirrored, however often the store is closed");
+    }
+
+    /// Closes the engine when every group is in its file.
+    pub async fn close_mirrored(&mut self) {
+        self.restart_mirrored().await;
+        self.engine.close().await;
+    }
+
+    /// Brings back what is in mirror files. The engine must be closed.
+    pub fn repair(&self) -> Repaired {
+        self.try_repair().unwrap()
+    }
+
+    pub fn try_repair(&self) -> Result<Repaired, OpenError> {
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        waystone_store::repair(self.data_dir(), &clock, &mut |_, _| {})
+    }
+
+    /// Compares both copies of everything, and heals each from the other.
+    pub async fn check_copies(&self) -> Checkup {
+        self.engine.check_copies(&self.scope, |_, _| {}).await.unwrap()
+    }
+
+    /// The kinds of what [`Self::check_copies`] finds.
+    pub async fn findings(&self) -> Vec<FindingKind> {
+        self.check_copies().await.findings.iter().map(|finding| finding.kind).collect()
     }
 
     pub async fn try_save(&self, request: Value) -> Result<SavedCheckpoint> {
@@ -97,7 +153,7 @@ impl Harness {
         for id in self.list(serde_json::json!({ "limit": 1000 })).await {
             self.load(&id.parse().unwrap()).await;
         }
-        assert_eq!(audit(self.data_dir()), Vec::<String>::new());
+        assert_eq!(audit::audit(self.data_dir()), Vec::<String>::new());
     }
 }
 
@@ -109,8 +165,30 @@ impl Default for Harness {
 
 /// A temporary directory that only this user can read, as the store demands.
 pub fn private_dir() -> TempDir {
+    private_dir_in(&std::env::temp_dir())
+}
+
+pub fn private_dir_in(folder: &Path) -> TempDir {
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    tempfile::Builder::new().prefix("waystone-").permissions(private).tempdir().unwrap()
+    tempfile::Builder::new().prefix("waystone-").permissions(private).tempdir_in(folder).unwrap()
+}
+
+/// Copies a directory with all that is in it; the copy is private.
+pub fn copy_dir(from: &Path, to: &Path) {
+    make_private(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, target) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else {
+            fs::copy(path, target).unwrap();
+        }
+    }
+}
+
+/// Makes a directory that only this user can read, unless it is there.
+pub fn make_private(path: &Path) -> io::Result<()> {
+    std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).recursive(true).create(path)
 }
 
 pub fn request_of(request: Value) -> SaveCheckpoint {
@@ -121,8 +199,9 @@ pub fn context_of(loaded: &LoadedCheckpoint) -> Value {
     json::parse_trusted(loaded.context.get().as_bytes()).unwrap()
 }
 
-fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> Engine {
+fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {
     let store = Sqlite::open(path, clock.clone()).unwrap();
-    let store = FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps)));
-    Engine::new(Arc::new(store), clock.clone(), limits.clone(), "project".parse().unwrap())
+    let store = Arc::new(FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps))));
+    let engine = Engine::new(store.clone(), clock.clone(), limits.clone(), "project".parse().unwrap());
+    (engine, store)
 }

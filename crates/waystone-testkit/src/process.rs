@@ -144,7 +144,11 @@ pub struct ServeProcess {
 
 impl ServeProcess {
     pub fn start(binary: &Path, data_dir: &Path) -> io::Result<Self> {
-        let mut child = command(binary, data_dir).args(["serve", "--port", "0"]).stdout(Stdio::piped()).spawn()?;
+        Self::start_with(command(binary, data_dir).arg("serve"))
+    }
+
+    pub fn start_with(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.args(["--port", "0"]).stdout(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line)?;
@@ -157,6 +161,16 @@ impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Runs a command of the system to its end; an error says what it said.
+pub fn run(command: &mut Command) -> io::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|error| io::Error::other(format!("{name}: {error}; install it first")))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{name} failed: {}", String::from_utf8_lossy(&done.stderr).trim()))),
     }
 }
 

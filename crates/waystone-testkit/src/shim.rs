@@ -1,12 +1,12 @@
 //! The library that stands between a program and the disk. It is C, because it replaces functions of the C library; it is
 //! built when first needed, with the compiler that SQLite is built with.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
+
+use waystone_core::canon::Hash;
 
 /// The variables that load the library into a child and tell it what to do.
 pub fn settings(data_dir: &Path, shadow: &Path, ignore_sync: bool) -> io::Result<Vec<(String, String)>> {
@@ -50,7 +50,7 @@ pub fn synced(log: &Path) -> io::Result<(usize, Duration)> {
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     pub kind: &'static str,
-    /// The error's number; 0 makes a write short.
+    /// The error's number; 0 makes a write short, -1 kills the process instead.
     pub errno: i32,
     /// Which call of that kind, counted from one.
     pub at: u32,
@@ -73,22 +73,25 @@ pub fn fail(call: Call, data_dir: &Path, log: &Path, shadow: Option<&Path>) -> i
     Ok(settings)
 }
 
-/// Builds a library once a process: a child may be loading it while another test asks for it.
-fn library(name: &'static str, sources: &[&str]) -> io::Result<PathBuf> {
-    static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
-    let mut built = BUILT.lock().unwrap();
-    if let Some(path) = built.get(name) {
-        return Ok(path.clone());
-    }
+/// Builds a library unless it is there. Its name says what it was built from, and it gets that name when it is whole:
+/// another process may be building it at the same moment, or loading it.
+fn library(name: &str, sources: &[&str]) -> io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim");
+    let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();
+    let text: Vec<Vec<u8>> = sources.iter().map(std::fs::read).collect::<io::Result<_>>()?;
+    let hash = Hash::of(&text.concat()).to_string();
     let own = std::env::current_exe()?;
-    let target = own.parent().unwrap_or(Path::new(".")).join(format!("waystone-{name}-{}.so", std::process::id()));
+    let target = own.with_file_name(format!("waystone-{name}-{}.so", &hash[..16]));
+    if target.is_file() {
+        return Ok(target);
+    }
+    let building = tempfile::Builder::new().prefix("waystone-").tempdir_in(own.parent().unwrap_or(Path::new(".")))?;
+    let built = building.path().join("built.so");
     let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o"]).arg(&target);
-    compiler.args(sources.iter().map(|source| folder.join(source))).arg("-ldl");
+    compiler.args(["-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o"]).arg(&built).args(sources).arg("-ldl");
     if !compiler.status()?.success() {
         return Err(io::Error::other("the disk shim could not be compiled"));
     }
-    built.insert(name, target.clone());
+    std::fs::rename(built, &target)?;
     Ok(target)
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use waystone_testkit::contexts::Random;
-use waystone_testkit::fault::kill::make_private;
+use waystone_testkit::harness::make_private;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::process::{McpProcess, command};
 

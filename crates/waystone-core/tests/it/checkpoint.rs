@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
-use waystone_core::api::{ListCheckpoints, SaveStatus};
+use waystone_core::api::{ListCheckpoints, SaveStatus, SavedCheckpoint};
 use waystone_core::error::Quota;
 use waystone_core::{Error, Limits};
-use waystone_testkit::harness::context_of;
+use waystone_testkit::harness::{context_of, request_of};
 use waystone_testkit::{Harness, audit};
 
 fn deep(levels: usize) -> Value {
@@ -58,19 +58,58 @@ async fn an_unchanged_context_is_skipped_unless_forced() {
     assert_eq!((forced.status, forced.parent_checkpoint_id), (SaveStatus::Saved, Some(first.checkpoint_id)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_context_saved_at_once_by_many_is_one_checkpoint() {
     let h = Harness::new();
-    let saves = (0..50).map(|_| {
-        let (engine, scope) = (h.engine.clone(), h.scope.clone());
-        let request = waystone_testkit::harness::request_of(json!({ "sessionId": "s", "context": { "n": 1 } }));
-        tokio::spawn(async move { engine.save_checkpoint(&scope, request).await.unwrap().status })
-    });
-    let mut new = 0;
-    for save in saves.collect::<Vec<_>>() {
-        new += usize::from(save.await.unwrap() == SaveStatus::Saved);
-    }
+    let saved = save_at_once(&h, &vec![json!({ "sessionId": "s", "context": { "n": 1 } }); 50]).await;
+    let new = saved.iter().filter(|saved| saved.as_ref().unwrap().status == SaveStatus::Saved).count();
     assert_eq!((new, h.list(json!({ "limit": 100 })).await.len()), (1, 1));
+}
+
+/// Saves all at once, every other one through an engine of its own, as another process would.
+async fn save_at_once(h: &Harness, requests: &[Value]) -> Vec<Result<SavedCheckpoint, Error>> {
+    let engines = [h.engine.clone(), h.second()];
+    let saves = requests.iter().enumerate().map(|(at, request)| {
+        let (engine, scope, request) = (engines[at % 2].clone(), h.scope.clone(), request_of(request.clone()));
+        tokio::spawn(async move { engine.save_checkpoint(&scope, request).await })
+    });
+    let mut saved = Vec::new();
+    for save in saves.collect::<Vec<_>>() {
+        saved.push(save.await.unwrap());
+    }
+    engines[1].close().await;
+    saved
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_saves_at_once_on_the_same_head_exactly_one_wins() {
+    let h = Harness::new();
+    let mut head = h.save("s", json!({ "n": 0 })).await.checkpoint_id;
+    for round in 1..=10 {
+        let save = |n: u64| json!({ "sessionId": "s", "context": { "n": n }, "expectedCheckpointId": head });
+        let saved = save_at_once(&h, &[save(round), save(100 + round)]).await;
+        let won: Vec<_> = saved.iter().filter_map(|saved| saved.as_ref().ok()).collect();
+        let lost: Vec<_> = saved.iter().filter_map(|saved| saved.as_ref().err()).map(Error::code).collect();
+        assert_eq!((won.len(), lost), (1, vec!["CONFLICT"]), "{saved:?}");
+        head = won[0].checkpoint_id.clone();
+        let newest = h.try_load(json!({ "sessionId": "s" })).await.unwrap().checkpoint.checkpoint_id;
+        assert_eq!(newest, head);
+    }
+    assert_eq!(h.list(json!({ "limit": 100 })).await.len(), 11);
+    h.check_invariants().await;
+}
+
+/// Without a session each would make one of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_at_once_under_one_key_all_get_the_same_answer() {
+    let h = Harness::new();
+    let request = json!({ "context": { "n": 1 }, "idempotencyKey": "k" });
+    let saved = save_at_once(&h, &vec![request; 20]).await;
+    let first = saved[0].as_ref().unwrap();
+    assert!(saved.iter().all(|saved| saved.as_ref() == Ok(first)), "{saved:?}");
+    assert_eq!(h.list(json!({ "limit": 100 })).await, [first.checkpoint_id.to_string()]);
+    assert_eq!(h.engine.status(&h.scope).await.unwrap().session_count, 1);
+    h.check_invariants().await;
 }
 
 #[tokio::test]
@@ -310,9 +349,14 @@ async fn nesting_beyond_the_bound_is_refused() {
     assert_eq!(error, Error::InvalidInput("context is nested deeper than 128 levels".to_owned()));
 }
 
-/// Overwrites the stored bytes of a checkpoint, and takes the second copy away.
+/// Overwrites the stored bytes of a checkpoint, and takes the second copy away. Meanwhile no one writes that again.
 fn damage(h: &Harness, id: &str) {
-    let _ = std::fs::remove_dir_all(h.data_dir().join("contexts"));
+    let turn = std::fs::File::create(h.data_dir().join("mirror.lock")).unwrap();
+    turn.lock().unwrap();
+    match std::fs::remove_dir_all(h.data_dir().join("contexts")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        removed => removed.unwrap(),
+    }
     let db = audit::open(h.data_dir());
     let changed = db
         .execute(

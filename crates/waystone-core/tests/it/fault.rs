@@ -31,6 +31,7 @@ async fn a_save_whose_answer_was_lost_is_not_saved_twice() {
     h.fail_after(1).await;
     h.try_save(request.clone()).await.unwrap_err();
     h.restart().await;
+    assert_eq!(h.list(json!({ "limit": 10 })).await.len(), 1, "it was saved, and only the answer was lost");
 
     let saved = h.try_save(request).await.unwrap();
     assert_eq!(h.list(json!({ "limit": 10 })).await, [saved.checkpoint_id.to_string()]);

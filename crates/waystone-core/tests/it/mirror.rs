@@ -9,7 +9,8 @@ use waystone_core::api::FindingKind;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
-use waystone_testkit::harness::context_of;
+use waystone_testkit::contexts::Random;
+use waystone_testkit::harness::{context_of, copy_dir, private_dir, request_of};
 use waystone_testkit::{Harness, audit};
 
 /// Two sessions, one of them with two groups, closed and opened again: everything is mirrored.
@@ -21,7 +22,7 @@ async fn mirrored() -> (Harness, Vec<String>) {
     }
     let named = json!({ "sessionId": "b", "context": { "k": [1, 2] }, "metadata": { "name": "first", "tags": ["x"] } });
     ids.push(h.try_save(named).await.unwrap().checkpoint_id.to_string());
-    h.restart().await;
+    h.restart_mirrored().await;
     (h, ids)
 }
 
@@ -30,11 +31,6 @@ fn files(h: &Harness) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries(&h.data_dir().join("contexts")).iter().flat_map(|folder| entries(folder)).collect();
     files.sort();
     files
-}
-
-async fn kinds(h: &Harness) -> Vec<FindingKind> {
-    let checkup = h.engine.check_copies(&h.scope, |_, _| {}).await.unwrap();
-    checkup.findings.iter().map(|finding| finding.kind).collect()
 }
 
 async fn everything(h: &Harness, ids: &[String]) -> Vec<Value> {
@@ -76,7 +72,7 @@ async fn a_clean_end_mirrors_every_group_into_a_file_of_plain_lines() {
     assert_eq!(lines.iter().map(|line| line["n"].as_u64().unwrap()).collect::<Vec<_>>(), (32..40).collect::<Vec<_>>());
     let loaded = h.load(&ids[40].parse().unwrap()).await;
     assert_eq!(loaded.blob_path, Some(names[2].clone()));
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
 }
 
 #[tokio::test]
@@ -88,7 +84,7 @@ async fn a_damaged_row_is_healed_from_its_file_when_it_is_loaded() {
     assert_eq!(everything(&h, &ids).await[..ids.len()], before[..ids.len()]);
     let mut h = h;
     h.restart().await;
-    assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before, vec![]));
+    assert_eq!((everything(&h, &ids).await, h.findings().await), (before, vec![]));
     h.check_invariants().await;
 }
 
@@ -100,9 +96,9 @@ async fn damage_in_both_copies_is_told_and_stays_told() {
     audit::open(h.data_dir()).execute("UPDATE checkpoint_bytes SET bytes = x'00' WHERE checkpoint = 41", []).unwrap();
     let error = h.try_load(json!({ "checkpointId": ids[40] })).await.unwrap_err();
     assert!(matches!(error, Error::CheckpointCorrupt { .. }), "{error:?}");
-    assert_eq!(kinds(&h).await, [FindingKind::Lost, FindingKind::MirrorHealed]);
+    assert_eq!(h.findings().await, [FindingKind::Lost, FindingKind::MirrorHealed]);
     h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::Lost]);
+    assert_eq!(h.findings().await, [FindingKind::Lost]);
     let set_aside = fs::read_dir(h.data_dir().join("damaged")).unwrap().count();
     assert_eq!(set_aside, 1, "a damaged file is moved away, not deleted");
 }
@@ -122,9 +118,9 @@ async fn a_column_that_was_garbled_gets_its_value_back() {
     ];
     for sql in garble {
         audit::open(h.data_dir()).execute_batch(sql).unwrap();
-        let found = kinds(&h).await;
+        let found = h.findings().await;
         assert!(!found.is_empty() && found.iter().all(|kind| *kind == FindingKind::RowHealed), "{sql}: {found:?}");
-        assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before.clone(), vec![]), "{sql}");
+        assert_eq!((everything(&h, &ids).await, h.findings().await), (before.clone(), vec![]), "{sql}");
     }
     h.check_invariants().await;
 }
@@ -140,7 +136,7 @@ async fn a_deletion_is_in_the_file_before_it_is_acknowledged() {
         fs::rename(root.join(name), root.join(format!("{name}.lost"))).unwrap();
     }
     h.engine.close().await;
-    repair(&h);
+    h.repair();
     h.restart().await;
     let listed = h.list(json!({ "limit": 1000 })).await;
     assert_eq!(listed.len(), 39);
@@ -149,18 +145,13 @@ async fn a_deletion_is_in_the_file_before_it_is_acknowledged() {
     h.check_invariants().await;
 }
 
-fn repair(h: &Harness) -> waystone_store::Repaired {
-    let clock: Arc<dyn Clock> = h.clock.clone();
-    waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap()
-}
-
 #[tokio::test]
 async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrored() {
     let (mut h, ids) = mirrored().await;
     let rename = serde_json::from_value(json!({ "name": "long run", "tags": ["t"] })).unwrap();
     h.engine.update_session(&h.scope, &"Long".parse().unwrap(), rename).await.unwrap();
     h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap()).await.unwrap();
-    h.restart().await;
+    h.restart_mirrored().await;
     let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
     h.engine.close().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
@@ -168,11 +159,11 @@ async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrore
     assert!(refused.contains("doctor --repair"), "{refused}");
     assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
 
-    let repaired = repair(&h);
+    let repaired = h.repair();
     assert_eq!(repaired.damage.as_deref(), Some("it is missing"));
     h.restart().await;
     assert_eq!((everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await), before);
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
     h.save("Long", json!({ "n": 40 })).await;
     assert_eq!(context_of(&h.try_load(json!({ "sessionId": "Long" })).await.unwrap()), json!({ "n": 40 }));
     h.check_invariants().await;
@@ -189,11 +180,11 @@ async fn a_group_that_is_only_in_its_file_is_named_and_comes_back() {
     )
     .unwrap();
     drop(db);
-    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    assert_eq!(h.findings().await, [FindingKind::Orphan]);
     h.engine.close().await;
-    assert_eq!(repair(&h).damage, None);
+    assert_eq!(h.repair().damage, None);
     h.restart().await;
-    assert_eq!((everything(&h, &ids).await, kinds(&h).await), (before, vec![]));
+    assert_eq!((everything(&h, &ids).await, h.findings().await), (before, vec![]));
     h.check_invariants().await;
 }
 
@@ -206,12 +197,11 @@ async fn a_database_of_a_newer_version_is_not_repaired_and_one_whose_number_is_g
     let version: u32 = audit::open(h.data_dir()).query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     let (known, newer) = (0x5753_0000 + version, version + 1);
     set(&format!("PRAGMA user_version = {newer}; PRAGMA application_id = {};", known + 1));
-    let clock: Arc<dyn Clock> = h.clock.clone();
-    let refused = waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap_err().to_string();
+    let refused = h.try_repair().unwrap_err().to_string();
     assert!(refused.contains("newer version"), "{refused}");
     for garbled in [0, 1, newer, 999_999] {
         set(&format!("PRAGMA user_version = {garbled}; PRAGMA application_id = {known};"));
-        assert!(repair(&h).damage.is_some(), "{garbled}");
+        assert!(h.repair().damage.is_some(), "{garbled}");
     }
     h.restart().await;
     assert_eq!(everything(&h, &ids).await, before);
@@ -224,11 +214,10 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     ids.push(h.save("fresh", json!({ "n": 0 })).await.checkpoint_id.to_string());
     let before = everything(&h, &ids).await;
     // As after a crash at this moment, with a page of the log of events gone.
-    let root = waystone_testkit::harness::private_dir();
-    let copied = std::process::Command::new("cp").arg("-r").arg(h.data_dir()).arg(root.path().join("data")).status();
-    assert!(copied.unwrap().success());
-    let data_dir = root.path().join("data");
-    let db = audit::open(&data_dir);
+    let copy = private_dir();
+    let data_dir = copy.path();
+    copy_dir(h.data_dir(), data_dir);
+    let db = audit::open(data_dir);
     let page: usize =
         db.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'event'", [], |row| row.get(0)).unwrap();
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -238,10 +227,94 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     fs::write(data_dir.join("waystone.db"), bytes).unwrap();
 
     let clock: Arc<dyn Clock> = h.clock.clone();
-    let repaired = waystone_store::repair(&data_dir, &clock, &mut |_, _| {}).unwrap();
+    let repaired = waystone_store::repair(data_dir, &clock, &mut |_, _| {}).unwrap();
     assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
-    let rebuilt = h.at(&data_dir);
+    let rebuilt = h.at(data_dir);
     assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);
     rebuilt.close().await;
-    assert_eq!(audit::audit(&data_dir), Vec::<String>::new());
+    assert_eq!(audit::audit(data_dir), Vec::<String>::new());
+}
+
+/// Deletions write files at once, so that files and rows change under the check all the time; with long texts it looks
+/// for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_beside_a_writer_finds_nothing_and_heals_nothing() {
+    let h = Harness::new();
+    let (writer, scope) = (h.second(), h.scope.clone());
+    let text = Random::new(1).text(50_000);
+    let writing = tokio::spawn(async move {
+        for n in 0..32 {
+            let session = if n % 4 == 0 { format!("s{n}") } else { "s".to_owned() };
+            let request = json!({ "sessionId": session, "context": { "n": n, "text": text } });
+            let saved = writer.save_checkpoint(&scope, request_of(request)).await.unwrap();
+            writer.delete_checkpoint(&scope, &saved.checkpoint_id).await.unwrap();
+        }
+        writer.close().await;
+    });
+    let mut checks = 0;
+    while !writing.is_finished() || checks == 0 {
+        let checkup = h.check_copies().await;
+        assert_eq!((checkup.findings, checkup.sound), (vec![], true), "check {checks}");
+        checks += 1;
+    }
+    writing.await.unwrap();
+    assert_eq!(h.findings().await, []);
+    assert!(!h.data_dir().join("damaged").exists(), "nothing was set aside");
+    h.check_invariants().await;
+}
+
+/// How many of this process's open files are `path`.
+#[cfg(target_os = "linux")]
+fn open_files(path: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    all.filter(|open| open == path).count()
+}
+
+/// A file that another process wrote after the rows were read holds a newer state than they do.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_written_while_it_is_compared_is_no_finding() {
+    let mut h = Harness::new();
+    h.save("s", json!({ "n": 1 })).await;
+    h.restart_mirrored().await;
+    let lock = h.data_dir().join("mirror.lock");
+    let turn = fs::File::open(&lock).unwrap();
+    turn.lock().unwrap();
+    let shift = |by: i64| {
+        let db = audit::open(h.data_dir());
+        db.execute("UPDATE checkpoint_group SET changed_seq = changed_seq + ?1", [by]).unwrap();
+    };
+    shift(-1);
+    let (engine, scope) = (h.engine.clone(), h.scope.clone());
+    let checking = tokio::spawn(async move { engine.check_copies(&scope, |_, _| {}).await.unwrap() });
+    // Whoever waits for its turn has the file open.
+    while open_files(&lock) < 2 && !checking.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    shift(1);
+    drop(turn);
+    assert_eq!(checking.await.unwrap().findings, []);
+}
+
+/// It is committed first and acknowledged when it is in its file, so this is the one failure after which something has
+/// changed.
+#[tokio::test]
+async fn a_deletion_whose_file_cannot_be_written_is_made_but_not_acknowledged() {
+    let mut h = Harness::new();
+    let in_the_way = h.data_dir().join("contexts");
+    fs::write(&in_the_way, "not a folder").unwrap();
+    let ids = [h.save("s", json!({ "n": 0 })).await.checkpoint_id, h.save("s", json!({ "n": 1 })).await.checkpoint_id];
+    let error = h.engine.delete_checkpoint(&h.scope, &ids[0]).await.unwrap_err();
+    assert_eq!(error.code(), "STORAGE_UNAVAILABLE");
+    let hint = error.reply().error.hint;
+    assert!(!hint.contains("nothing was changed"), "{hint}");
+    assert_eq!(h.list(json!({ "limit": 10 })).await, [ids[1].to_string()], "it is hidden already");
+
+    fs::remove_file(in_the_way).unwrap();
+    h.close_mirrored().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    h.repair();
+    h.restart().await;
+    assert_eq!(h.list(json!({ "limit": 10 })).await, [ids[1].to_string()], "the file followed by itself");
+    h.check_invariants().await;
 }

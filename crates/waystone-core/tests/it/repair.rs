@@ -2,24 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use waystone_core::api::FindingKind;
-use waystone_core::clock::Clock;
-use waystone_testkit::harness::{context_of, private_dir};
+use waystone_testkit::harness::{context_of, copy_dir, private_dir};
 use waystone_testkit::{Harness, audit};
 
-fn repair(h: &Harness) -> waystone_store::Repaired {
-    let clock: Arc<dyn Clock> = h.clock.clone();
-    waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {}).unwrap()
-}
-
-fn copy_dir(from: &Path) -> TempDir {
+fn copy_of(from: &Path) -> TempDir {
     let copy = private_dir();
-    assert!(Command::new("cp").arg("-a").arg(from.join(".")).arg(copy.path()).status().unwrap().success());
+    copy_dir(from, copy.path());
     copy
 }
 
@@ -49,28 +41,22 @@ async fn assert_loads(h: &Harness, session: &str, ids: &[String]) {
     }
 }
 
-async fn kinds(h: &Harness) -> Vec<FindingKind> {
-    let checkup = h.engine.check_copies(&h.scope, |_, _| {}).await.unwrap();
-    checkup.findings.iter().map(|finding| finding.kind).collect()
-}
-
 #[tokio::test]
-async fn a_group_put_together_again_is_full_when_it_is() {
+async fn a_group_brought_back_takes_no_more_than_its_bound() {
     let mut h = Harness::new();
     let mut ids = save_all(&h, "s", 0..1).await;
-    h.restart().await;
-    h.engine.close().await;
-    let older = copy_dir(h.data_dir());
+    h.close_mirrored().await;
+    let older = copy_of(h.data_dir());
     h.restart().await;
     ids.extend(save_all(&h, "s", 1..32).await);
-    h.engine.close().await;
+    h.close_mirrored().await;
     put_back(&h, older.path());
-    repair(&h);
+    h.repair();
     h.restart().await;
     ids.extend(save_all(&h, "s", 32..63).await);
-    h.restart().await;
+    h.restart_mirrored().await;
     assert_loads(&h, "s", &ids).await;
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
     h.check_invariants().await;
 }
 
@@ -82,9 +68,9 @@ async fn a_row_is_healed_from_what_has_its_id_whatever_its_key() {
         a.extend(save_all(&h, "a", n..n + 1).await);
         b.extend(save_all(&h, "b", n..n + 1).await);
     }
-    h.engine.close().await;
+    h.close_mirrored().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    repair(&h);
+    h.repair();
     h.restart().await;
     // Before the files are written again they name the keys of the database that is gone.
     audit::open(h.data_dir()).execute_batch("UPDATE checkpoint_bytes SET bytes = x'00'").unwrap();
@@ -96,30 +82,30 @@ async fn a_row_is_healed_from_what_has_its_id_whatever_its_key() {
 async fn a_file_of_a_fork_takes_nothing_away() {
     let mut h = Harness::new();
     let mut ids = save_all(&h, "s", 0..2).await;
-    h.engine.close().await;
-    let fork = copy_dir(h.data_dir());
+    h.close_mirrored().await;
+    let fork = copy_of(h.data_dir());
     h.restart().await;
     let foreign = save_all(&h, "s", 9..10).await;
-    h.engine.close().await;
+    h.close_mirrored().await;
     let foreign_file = fs::read(file_of(&h, "s")).unwrap();
     put_back(&h, fork.path());
     fs::copy(fork.path().join(file_of(&h, "s").strip_prefix(h.data_dir()).unwrap()), file_of(&h, "s")).unwrap();
     h.restart().await;
     ids.extend(save_all(&h, "s", 2..3).await);
-    h.restart().await;
+    h.restart_mirrored().await;
     fs::write(file_of(&h, "s"), foreign_file).unwrap();
-    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    assert_eq!(h.findings().await, [FindingKind::Orphan]);
     assert_loads(&h, "s", &ids).await;
     // The next save writes the file, and what is foreign stays in it until a repair takes it in.
     ids.extend(save_all(&h, "s", 3..4).await);
-    h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    h.restart_mirrored().await;
+    assert_eq!(h.findings().await, [FindingKind::Orphan]);
     h.engine.close().await;
-    repair(&h);
+    h.repair();
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
     assert_eq!(context_of(&h.load(&foreign[0].parse().unwrap()).await)["n"], 9);
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
     h.check_invariants().await;
 }
 
@@ -128,20 +114,20 @@ async fn what_was_deleted_stays_deleted_when_an_older_database_is_put_back() {
     let mut h = Harness::new();
     let ids = save_all(&h, "s", 0..3).await;
     save_all(&h, "gone", 0..3).await;
-    h.engine.close().await;
-    let older = copy_dir(h.data_dir());
+    h.close_mirrored().await;
+    let older = copy_of(h.data_dir());
     h.restart().await;
     h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap()).await.unwrap();
     h.engine.delete_session(&h.scope, &"gone".parse().unwrap()).await.unwrap();
-    h.engine.close().await;
+    h.close_mirrored().await;
     put_back(&h, older.path());
     h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::Orphan; 2]);
+    assert_eq!(h.findings().await, [FindingKind::Orphan; 2]);
     h.engine.close().await;
-    repair(&h);
+    h.repair();
     h.restart().await;
     assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[0].clone()]);
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
     h.check_invariants().await;
 }
 
@@ -150,11 +136,11 @@ async fn what_was_deleted_stays_deleted_when_an_older_database_is_put_back() {
 async fn a_garbled_id_does_not_become_another_checkpoint() {
     let mut h = Harness::new();
     let ids = save_all(&h, "s", 0..5).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     let garble = "PRAGMA foreign_keys = OFF; UPDATE checkpoint SET id = 'x' || id WHERE key = 2; UPDATE checkpoint SET session = 77 WHERE key = 5";
     audit::open(h.data_dir()).execute_batch(garble).unwrap();
     h.engine.close().await;
-    repair(&h);
+    h.repair();
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
     assert_eq!(h.list(json!({ "limit": 100 })).await.len(), 5);
@@ -166,30 +152,29 @@ async fn a_garbled_id_does_not_become_another_checkpoint() {
 async fn files_that_are_newer_than_the_database_are_left_for_a_repair() {
     let mut h = Harness::new();
     let mut ids = save_all(&h, "s", 0..1).await;
-    h.engine.close().await;
-    let older = copy_dir(h.data_dir());
+    h.close_mirrored().await;
+    let older = copy_of(h.data_dir());
     h.restart().await;
     ids.extend(save_all(&h, "s", 1..6).await);
-    h.engine.close().await;
+    h.close_mirrored().await;
     put_back(&h, older.path());
     h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::Orphan]);
+    assert_eq!(h.findings().await, [FindingKind::Orphan]);
     h.engine.close().await;
-    repair(&h);
+    h.repair();
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
-    assert_eq!(kinds(&h).await, []);
+    assert_eq!(h.findings().await, []);
 }
 
 #[tokio::test]
 async fn a_database_that_is_only_busy_is_not_replaced() {
-    let h = Harness::new();
+    let mut h = Harness::new();
     save_all(&h, "s", 0..3).await;
-    h.engine.close().await;
+    h.close_mirrored().await;
     let db = audit::open(h.data_dir());
     db.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE;").unwrap();
-    let clock: Arc<dyn Clock> = h.clock.clone();
-    let refused = waystone_store::repair(h.data_dir(), &clock, &mut |_, _| {});
+    let refused = h.try_repair();
     assert!(refused.is_err() && !h.data_dir().join("damaged").exists(), "{refused:?}");
 }
 
@@ -197,12 +182,12 @@ async fn a_database_that_is_only_busy_is_not_replaced() {
 async fn a_damaged_hash_or_column_does_not_reach_the_file() {
     let mut h = Harness::new();
     let mut ids = save_all(&h, "s", 0..3).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     let garble = "UPDATE checkpoint SET raw_hash = zeroblob(32), metadata = '{\"name\":\"x\"}' WHERE key = 2";
     audit::open(h.data_dir()).execute_batch(garble).unwrap();
     ids.extend(save_all(&h, "s", 3..4).await);
-    h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::RowHealed]);
+    h.restart_mirrored().await;
+    assert_eq!(h.findings().await, [FindingKind::RowHealed]);
     assert_loads(&h, "s", &ids).await;
     assert_eq!(h.load(&ids[1].parse().unwrap()).await.name, None);
     h.check_invariants().await;
@@ -212,13 +197,13 @@ async fn a_damaged_hash_or_column_does_not_reach_the_file() {
 async fn nothing_is_healed_from_a_database_that_is_damaged_itself() {
     let mut h = Harness::new();
     save_all(&h, "s", 0..3).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     let file = fs::read(file_of(&h, "s")).unwrap();
     fs::write(file_of(&h, "s"), &file[1..]).unwrap();
     audit::open(h.data_dir())
         .execute_batch("PRAGMA foreign_keys = OFF; UPDATE checkpoint SET session = 77 WHERE key = 1")
         .unwrap();
-    assert_eq!(kinds(&h).await, [FindingKind::Unhealed]);
+    assert_eq!(h.findings().await, [FindingKind::Unhealed]);
     assert_eq!(fs::read(file_of(&h, "s")).unwrap(), file[1..]);
 }
 
@@ -227,19 +212,19 @@ async fn no_stray_copy_and_no_damaged_file_brings_back_what_was_deleted() {
     let mut h = Harness::new();
     let ids = save_all(&h, "s", 0..3).await;
     save_all(&h, "gone", 0..40).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     let stray = file_of(&h, "s").with_file_name("copy (1).json.zst");
     fs::copy(file_of(&h, "s"), &stray).unwrap();
     h.engine.delete_checkpoint(&h.scope, &ids[0].parse().unwrap()).await.unwrap();
     h.engine.delete_session(&h.scope, &"gone".parse().unwrap()).await.unwrap();
-    h.engine.close().await;
+    h.close_mirrored().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
     // Of the deleted session's two files the newer one is damaged.
     let mut files: Vec<_> =
         fs::read_dir(h.data_dir().join("contexts/gone")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     fs::write(&files[1], b"damaged").unwrap();
-    let findings = repair(&h).findings;
+    let findings = h.repair().findings;
     assert!(findings.iter().any(|finding| finding.message.contains("not where it belongs")), "{findings:?}");
     h.restart().await;
     assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[1].clone()]);
@@ -247,49 +232,45 @@ async fn no_stray_copy_and_no_damaged_file_brings_back_what_was_deleted() {
 
 #[tokio::test]
 async fn files_of_two_databases_keep_the_order_of_each() {
-    let (mut h, mut other) = (Harness::new(), Harness::new());
+    let (mut h, mut other) = (Harness::new(), Harness::counting_from(1000));
     save_all(&other, "x", 0..4).await;
-    other.restart().await;
     save_all(&h, "y", 0..1).await;
-    h.save("z", json!({})).await;
+    let z = h.save("z", json!({ "n": 0 })).await.checkpoint_id;
     save_all(&h, "y", 1..6).await;
-    h.engine.close().await;
-    other.engine.close().await;
+    h.close_mirrored().await;
+    other.close_mirrored().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    let target = h.data_dir().join("contexts/x");
-    assert!(
-        Command::new("cp").arg("-a").arg(other.data_dir().join("contexts/x")).arg(target).status().unwrap().success()
-    );
-    // The same ids are made in both; those of the other are changed on the way by its own clock.
-    repair(&h);
-    h.restart().await;
-    for session in ["x", "y"] {
-        let request = serde_json::from_value(json!({ "sessionId": session, "limit": 100 })).unwrap();
-        let page = h.engine.list_checkpoints(&h.scope, request).await.unwrap();
+    // Both numbered their checkpoints from one on.
+    copy_dir(&other.data_dir().join("contexts/x"), &h.data_dir().join("contexts/x"));
+    h.repair();
+    h.restart_mirrored().await;
+    for (session, count) in [("x", 4), ("y", 6)] {
         let mut steps = Vec::new();
-        for checkpoint in page.checkpoints.iter().rev() {
-            let loaded: Value = context_of(&h.load(&checkpoint.checkpoint_id).await);
-            steps.push(loaded["n"].as_u64().unwrap());
+        for id in h.list(json!({ "sessionId": session, "limit": 100 })).await.iter().rev() {
+            steps.push(context_of(&h.load(&id.parse().unwrap()).await)["n"].as_u64().unwrap());
         }
-        assert!(steps.is_sorted(), "{session}: {steps:?}");
+        assert_eq!(steps, (0..count).collect::<Vec<_>>(), "{session}");
     }
+    assert_eq!(context_of(&h.load(&z).await), json!({ "n": 0 }));
+    assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
 }
 
 #[tokio::test]
 async fn a_row_that_lost_its_group_gets_it_back_and_bad_metadata_stop_nothing() {
     let mut h = Harness::new();
     let mut ids = save_all(&h, "s", 0..3).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     audit::open(h.data_dir()).execute_batch("UPDATE checkpoint SET group_key = NULL WHERE key = 2").unwrap();
-    assert!(kinds(&h).await.iter().all(|kind| *kind == FindingKind::RowHealed));
-    assert_eq!(kinds(&h).await, []);
+    assert!(h.findings().await.iter().all(|kind| *kind == FindingKind::RowHealed));
+    assert_eq!(h.findings().await, []);
     h.check_invariants().await;
 
     audit::open(h.data_dir()).execute_batch("UPDATE checkpoint SET metadata = 'x' WHERE key = 3").unwrap();
     assert_eq!(h.list(json!({ "limit": 10 })).await.len(), 3);
     ids.extend(save_all(&h, "s", 3..4).await);
-    h.restart().await;
-    assert_eq!(kinds(&h).await, [FindingKind::RowHealed]);
+    h.restart_mirrored().await;
+    assert_eq!(h.findings().await, [FindingKind::RowHealed]);
     assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;
 }
@@ -305,14 +286,14 @@ async fn a_repair_that_died_at_its_last_step_is_ended_by_the_next() {
     fs::write(h.data_dir().join("waystone.db-wal"), "of the damaged one").unwrap();
     fs::remove_dir_all(h.data_dir().join("contexts")).unwrap();
     assert!(waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).is_err(), "a fresh one would hide it");
-    repair(&h);
+    h.repair();
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
 
     // Where the database still is, nothing was set aside, and it may have been written since.
     h.engine.close().await;
     fs::write(&rebuilt, "older").unwrap();
-    repair(&h);
+    h.repair();
     assert!(!rebuilt.exists());
     h.restart().await;
     assert_loads(&h, "s", &ids).await;

@@ -58,6 +58,13 @@ impl Client {
     }
 }
 
+/// A request with a JSON body that REST and MCP both take.
+pub(crate) fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    let request =
+        Request::post(path).header(header::HOST, "localhost").header(header::CONTENT_TYPE, "application/json");
+    request.header(header::ACCEPT, "application/json, text/event-stream").body(body.into()).unwrap()
+}
+
 pub(crate) async fn json_of(response: Response<Body>) -> Value {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     waystone_core::json::parse_trusted(&bytes).unwrap_or(Value::Null)

@@ -49,15 +49,7 @@ async fn changes_of_any_process_are_told_in_order_and_can_be_replayed() {
     let c = Client::new();
     c.harness.save("a", json!({ "n": 1 })).await;
     let mut live = Subscriber::new(&c, "/api/events", None).await;
-    // A second store on the same directory is what another process is.
-    let other =
-        std::sync::Arc::new(waystone_store::Sqlite::open(c.harness.data_dir(), c.harness.clock.clone()).unwrap());
-    let other = waystone_core::Engine::new(
-        other,
-        c.harness.clock.clone(),
-        waystone_core::Limits::default(),
-        "p".parse().unwrap(),
-    );
+    let other = c.harness.second();
     let request = waystone_testkit::harness::request_of(json!({ "sessionId": "a", "context": { "n": 2 } }));
     let saved = other.save_checkpoint(&c.harness.scope, request).await.unwrap();
     c.call("PATCH", "/api/sessions/a", Some(json!({ "name": "x" }))).await;
@@ -74,6 +66,43 @@ async fn changes_of_any_process_are_told_in_order_and_can_be_replayed() {
     assert_eq!(replay.next().await.unwrap(), (id, kind, data));
     assert_eq!(replay.next().await.unwrap(), second);
     other.close().await;
+}
+
+/// More than are read at once, by two who write at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_events_of_two_writers_are_told_once_each_and_in_order() {
+    const WRITERS: usize = 40;
+    const CHANGES: usize = 14;
+    let c = Client::new();
+    c.harness.save("a", json!({ "n": 1 })).await;
+    let mut live = Subscriber::new(&c, "/api/events", None).await;
+    let engines = [c.harness.engine.clone(), c.harness.second()];
+    let writers = (0..2 * WRITERS).map(|writer| {
+        let (engine, scope) = (engines[writer % 2].clone(), c.harness.scope.clone());
+        tokio::spawn(async move {
+            for change in 0..CHANGES {
+                let rename = serde_json::from_value(json!({ "name": format!("{writer}-{change}") })).unwrap();
+                engine.update_session(&scope, &"a".parse().unwrap(), rename).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let count = 1 + 2 * WRITERS * CHANGES;
+    assert!(count > 1000, "more than two pages");
+    let mut told = Vec::new();
+    for expected in 2..=count {
+        let event = live.next().await.unwrap();
+        assert_eq!(event.0, expected.to_string());
+        told.push(event);
+    }
+    let mut replay = Subscriber::new(&c, "/api/events?after=0", None).await;
+    assert_eq!(replay.next().await.unwrap().0, "1");
+    for event in told {
+        assert_eq!(replay.next().await.unwrap(), event);
+    }
+    engines[1].close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

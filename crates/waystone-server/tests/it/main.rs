@@ -4,6 +4,7 @@
 
 mod checkpoints;
 mod client;
+mod docs;
 mod events;
 mod fuzz;
 mod guard;

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request, Response, header};
@@ -7,23 +7,18 @@ use tokio::runtime::Builder;
 use waystone_core::Limits;
 use waystone_server::http::Guard;
 
-use crate::client::{Client, assert_error, json_of};
+use crate::client::{Client, assert_error, json_of, post};
 
 const SAVE: &str = "workflow_checkpoint_save";
 const LOAD: &str = "workflow_checkpoint_load";
 
-fn post(message: &Value) -> Request<Body> {
-    Request::post("/mcp")
-        .header(header::HOST, "localhost")
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json, text/event-stream")
-        .body(Body::from(message.to_string()))
-        .unwrap()
+fn message(message: &Value) -> Request<Body> {
+    post("/mcp", message.to_string())
 }
 
 fn call(tool: &str, arguments: &Value) -> Request<Body> {
     let params = json!({ "name": tool, "arguments": arguments });
-    post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }))
+    message(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }))
 }
 
 async fn structured(response: Response<Body>) -> Value {
@@ -48,31 +43,45 @@ fn large_calls_need_no_more_threads_than_there_are() {
     });
 }
 
-/// The longest time for which nothing else could run on this thread while `work` was done.
-async fn stall(work: impl Future<Output = Response<Body>>) -> (Duration, Response<Body>) {
+/// The processor time that this thread has used, in nanoseconds. Unlike a clock it stands still while others have the
+/// processor.
+#[cfg(target_os = "linux")]
+fn used_ns() -> u64 {
+    let used = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    used.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// The longest stretch of work for which nothing else could run on this thread while `work` was done, in nanoseconds.
+#[cfg(target_os = "linux")]
+async fn stall(work: impl Future<Output = Response<Body>>) -> (u64, Response<Body>) {
     tokio::pin!(work);
-    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    let (mut longest, mut last) = (0, used_ns());
     loop {
-        tokio::select! {
+        let done = tokio::select! {
             biased;
-            () = tokio::task::yield_now() => {}
-            done = &mut work => return (longest.max(last.elapsed()), done),
+            () = tokio::task::yield_now() => None,
+            done = &mut work => Some(done),
+        };
+        let now = used_ns();
+        longest = longest.max(now - last);
+        last = now;
+        if let Some(done) = done {
+            return (longest, done);
         }
-        longest = longest.max(last.elapsed());
-        last = Instant::now();
     }
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_large_call_holds_up_no_other_request() {
     let limits = Limits { checkpoint_bytes_max: 64 << 20, ..Limits::default() };
     let c = Client::with(limits, Guard::default());
-    let words: Vec<String> = (0..1_000_000).map(|n| format!("w\"{n}")).collect();
+    let words: Vec<String> = (0..250_000).map(|n| format!("w\"{n}")).collect();
     let arguments = json!({ "sessionId": "s", "context": { "words": words } });
     let reply = json!({ "content": arguments.to_string(), "structured": arguments });
-    let began = Instant::now();
+    let began = used_ns();
     let length = reply.to_string().len();
-    let alone = began.elapsed();
+    let alone = used_ns() - began;
 
     let (saving, saved) = stall(c.send(call(SAVE, &arguments))).await;
     assert_eq!(structured(saved).await["status"], "SAVED");
@@ -83,7 +92,7 @@ async fn a_large_call_holds_up_no_other_request() {
     assert_eq!(reply, loaded["structuredContent"]);
     assert!(
         saving < alone / 2 && loading < alone / 2,
-        "{saving:?} and {loading:?}, writing {length} bytes takes {alone:?}"
+        "{saving} ns and {loading} ns, writing {length} bytes takes {alone} ns"
     );
 }
 
@@ -100,7 +109,7 @@ async fn a_large_result_has_all_that_a_small_one_has() {
         if revision > "2026" {
             params["_meta"] = meta.clone();
         }
-        let mut request = post(&json!({ "jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params }));
+        let mut request = message(&json!({ "jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params }));
         for (name, value) in [("mcp-protocol-version", revision), ("mcp-method", "tools/call"), ("mcp-name", LOAD)] {
             request.headers_mut().insert(name, value.parse().unwrap());
         }
@@ -125,7 +134,7 @@ async fn every_refusal_is_an_error_object() {
     let c = Client::new();
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let check = async |status: u16, code: &str, change: &dyn Fn(&mut Request<Body>)| {
-        let mut request = post(&list);
+        let mut request = message(&list);
         change(&mut request);
         let response = c.send(request).await;
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
@@ -144,7 +153,7 @@ async fn every_refusal_is_an_error_object() {
         request.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());
     })
     .await;
-    let mut own = post(&list);
+    let mut own = message(&list);
     own.headers_mut().insert(header::HOST, "127.8.8.8:1".parse().unwrap());
     own.headers_mut().insert(header::ORIGIN, "http://127.8.8.8:1".parse().unwrap());
     assert_eq!(c.send(own).await.status(), 200, "whom the guard lets in, no one else refuses");
@@ -154,7 +163,7 @@ async fn every_refusal_is_an_error_object() {
 async fn only_a_tool_call_may_be_large() {
     let c = Client::new();
     let ping = json!({ "jsonrpc": "2.0", "id": 7, "method": "ping", "params": { "x": "x".repeat(2_000_000) } });
-    let answer = json_of(c.send(post(&ping)).await).await;
+    let answer = json_of(c.send(message(&ping)).await).await;
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32700)), "{answer}");
 }
 
@@ -164,7 +173,7 @@ async fn on_a_store_that_ends_with_the_process_no_agent_is_told_that_its_work_is
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
     let instructions =
-        async |c: &Client| json_of(c.send(post(&initialize)).await).await["result"]["instructions"].take();
+        async |c: &Client| json_of(c.send(message(&initialize)).await).await["result"]["instructions"].take();
     let told = instructions(&Client::volatile("the disk is gone")).await;
     let (told, usual) = (told.as_str().unwrap(), instructions(&Client::new()).await);
     assert!(told.contains("the disk is gone") && !told.contains("safe across restarts"), "{told}");

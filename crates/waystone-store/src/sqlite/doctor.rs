@@ -86,6 +86,10 @@ fn is_whole(saved: &MirroredCheckpoint) -> bool {
 }
 
 impl Diagnosis {
+    pub(crate) fn is_sound(&self) -> bool {
+        self.damage.is_none() && self.damaged.is_empty()
+    }
+
     /// Whether rows may be put right from the file.
     pub(crate) fn needs_healing(&self) -> bool {
         self.has_copy && (self.damage.is_some() || !self.damaged.is_empty())
@@ -141,6 +145,8 @@ pub(crate) fn check_database(db: &Connection) -> DbResult<Option<Finding>> {
 
 /// Files that belong to no group in the database, and folders that cannot be looked into.
 pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
+    // Before the rows: a group is in the database before it is in a file.
+    let (files, unread) = list_files(directory);
     let mut statement =
         db.prepare("SELECT s.id, g.id FROM checkpoint_group AS g JOIN session AS s ON s.key = g.session")?;
     let known: BTreeSet<PathBuf> = statement
@@ -151,6 +157,5 @@ pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResu
         subject: path.display().to_string(),
         message: format!("is not in the database; {BRINGS_BACK}"),
     };
-    let (files, unread) = list_files(directory);
     Ok(files.iter().filter(|path| !known.contains(*path)).map(orphan).chain(unread).collect())
 }

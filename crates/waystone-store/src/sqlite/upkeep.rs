@@ -71,7 +71,7 @@ impl Upkeep {
         let expire_keys =
             |db: &Connection| db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - KEY_LIFE_MS]);
         self.locked(expire_keys)?;
-        while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))? == Some(EXPIRE_ROWS) {}
+        while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))?.is_some_and(|count| count >= EXPIRE_ROWS) {}
         while self.locked(|db| in_transaction(db, |db| view::expire(db, now - CONTEXT_LIFE_MS, EXPIRE_CONTEXTS)))?
             == Some(EXPIRE_CONTEXTS)
         {}
@@ -166,11 +166,15 @@ pub(crate) fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> 
     })
 }
 
-/// Only from the old end: events in between stay, whatever a clock that was once wrong wrote on them.
+/// Only from the old end, up to the first that is still young, whatever a clock that was once wrong wrote on those
+/// behind it: a subscriber is told that it missed something by what is missing before the first event there is. Of each
+/// space up to `EXPIRE_ROWS` are looked at and removed.
 fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
     db.execute(
-        "DELETE FROM event WHERE at_ms < ?1 AND (space, seq) IN
-             (SELECT space, seq FROM event ORDER BY space, seq LIMIT ?2)",
+        "DELETE FROM event WHERE (space, seq) IN
+             (SELECT e.space, e.seq FROM space AS s JOIN event AS e ON e.space = s.space AND e.seq <
+                  (SELECT coalesce(min(seq) FILTER (WHERE at_ms >= ?1), max(seq) + 1)
+                   FROM (SELECT seq, at_ms FROM event WHERE space = s.space ORDER BY seq LIMIT ?2)))",
         params![before_ms, EXPIRE_ROWS],
     )
 }
@@ -179,6 +183,7 @@ fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
 mod tests {
     use serde_json::json;
     use waystone_testkit::contexts::Random;
+    use waystone_testkit::harness::private_dir;
     use waystone_testkit::{Harness, audit};
 
     use super::*;
@@ -191,23 +196,26 @@ mod tests {
         h.data_dir().join("waystone.db-wal").metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// A log that is due, and the turn to keep house: the store would do so on its own from the second second on.
-    async fn grown_log(h: &Harness) -> (Upkeep, File) {
-        let upkeep = upkeep(h);
-        let turn = open_private_file(&upkeep.directory.maintenance_lock()).unwrap();
+    /// A log that is due, and the turn to keep house. It is taken before there is a store, which would take it for its
+    /// life.
+    async fn grown_log() -> (Harness, Upkeep, File) {
+        let root = private_dir();
+        let directory = DataDirectory::prepare(root.path()).unwrap();
+        let turn = open_private_file(&directory.maintenance_lock()).unwrap();
         turn.lock().unwrap();
+        let h = Harness::on(root);
+        let upkeep = upkeep(&h);
         let mut random = Random::new(1);
         for n in 0..12 {
             h.save("s", json!({ "n": n, "text": random.text(500_000) })).await;
         }
-        assert!(log_bytes(h) > PASSIVE_BYTES);
-        (upkeep, turn)
+        assert!(log_bytes(&h) > PASSIVE_BYTES);
+        (h, upkeep, turn)
     }
 
     #[tokio::test]
     async fn a_log_that_has_grown_is_folded_back_and_starts_over() {
-        let h = Harness::new();
-        let (mut upkeep, _turn) = grown_log(&h).await;
+        let (h, mut upkeep, _turn) = grown_log().await;
         let size = || log_bytes(&h);
         upkeep.checkpoint_log().unwrap();
         assert!(upkeep.copied_version.is_some());
@@ -218,8 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_log_is_folded_back_while_there_is_room_for_it() {
-        let h = Harness::new();
-        let (mut upkeep, _turn) = grown_log(&h).await;
+        let (h, mut upkeep, _turn) = grown_log().await;
         let size = || log_bytes(&h);
         let (grown, directory) = (size(), upkeep.directory.clone());
         make_room(&directory, upkeep.db().unwrap(), || 2 * grown).unwrap();
@@ -245,6 +252,47 @@ mod tests {
         };
         assert_eq!((count("event"), count("idempotency_key"), count("operation")), (10, 1, 30));
         h.check_invariants().await;
+    }
+
+    /// Behind an event that stays all stay: who reads on from the one before would not be told that it missed some.
+    #[tokio::test]
+    async fn events_are_forgotten_from_the_old_end_only() {
+        let h = Harness::new();
+        for (n, later_ms) in [(0, -890), (1, 10), (2, 881), (3, EVENT_LIFE_MS - 400)] {
+            h.save("s", json!({ "n": n })).await;
+            h.clock.advance_ms(later_ms);
+        }
+        let left = || -> Vec<i64> {
+            upkeep(&h).expire().unwrap();
+            let db = audit::open(h.data_dir());
+            let mut statement = db.prepare("SELECT seq FROM event ORDER BY seq").unwrap();
+            statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        assert_eq!(left(), [1, 2, 3, 4], "the first is young, though the next two say that they are old");
+        h.clock.advance_ms(400);
+        assert_eq!(left(), [4]);
+        let (page, older) =
+            (h.engine.list_events(&h.scope, Some(3)).await, h.engine.list_events(&h.scope, Some(1)).await);
+        assert_eq!((page.unwrap().is_gap, older.unwrap().is_gap), (false, true));
+    }
+
+    #[tokio::test]
+    async fn more_events_than_are_removed_at_once_are_forgotten_too() {
+        let h = Harness::new();
+        h.save("s", json!({ "n": 0 })).await;
+        let db = audit::open(h.data_dir());
+        let young = h.clock.now().ms();
+        let add = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+             INSERT INTO event (space, seq, at_ms, kind, payload)
+             SELECT 1, n, iif(n < ?1 - 1, 0, ?2), 'x', '{}' FROM n";
+        let last = 2 * EXPIRE_ROWS as i64 + 300;
+        db.execute("UPDATE event SET at_ms = 0", []).unwrap();
+        db.execute(add, params![last, young]).unwrap();
+        db.execute("UPDATE space SET event_seq = ?1", params![last]).unwrap();
+        upkeep(&h).expire().unwrap();
+        let left: (i64, i64) =
+            db.query_row("SELECT min(seq), max(seq) FROM event", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(left, (last - 1, last));
     }
 
     #[tokio::test]

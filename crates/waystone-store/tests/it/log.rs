@@ -47,6 +47,25 @@ async fn counters_equal_what_they_count() {
 }
 
 #[tokio::test]
+async fn the_audit_tells_what_it_cannot_read() {
+    let h = Harness::new();
+    h.save("s", json!({ "n": 1 })).await;
+    h.engine.close().await;
+    let db = audit::open(h.data_dir());
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'checkpoint_group'";
+    let page: usize = db.query_row(root, [], |row| row.get(0)).unwrap();
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(db);
+    let path = h.data_dir().join("waystone.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xa5);
+    std::fs::write(path, bytes).unwrap();
+    let problems = audit::audit(h.data_dir());
+    let is_told = |what: &str| problems.iter().any(|told| told.starts_with(what) && told.contains("malformed"));
+    assert!(is_told("checkpoint_group"), "{problems:?}");
+}
+
+#[tokio::test]
 async fn an_operation_names_what_it_is_about_and_holds_no_text_of_a_context() {
     let h = Harness::new();
     let saved = h.save("s", json!({ "secret": "do not copy me" })).await;

@@ -1,23 +1,62 @@
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
 
 use waystone_core::store::{Scope, Store};
+use waystone_core::{Engine, Limits};
 use waystone_store::{OpenError, Sqlite};
 use waystone_testkit::clock::ManualClock;
 use waystone_testkit::harness::private_dir;
+use waystone_testkit::{audit, golden};
 
-/// Locks belong to open files, so stores of one process keep each other out just as those of several do.
+/// 24 stores on one directory, started at the same moment. Locks belong to open files, so stores of one process keep
+/// each other out just as those of several do.
+fn start_at_once(root: &Path) -> Vec<Sqlite> {
+    let (clock, gate) = (Arc::new(ManualClock::unique()), Barrier::new(24));
+    std::thread::scope(|scope| {
+        let start = || {
+            gate.wait();
+            Sqlite::open(root, clock.clone()).unwrap()
+        };
+        let starts: Vec<_> = (0..24).map(|_| scope.spawn(start)).collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    })
+}
+
+/// Panics unless the schema is there once.
+fn assert_made_once(root: &Path) {
+    assert_eq!(audit::audit(root), Vec::<String>::new());
+    let db = audit::open(root);
+    let count =
+        |table: &str| -> u64 { db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap() };
+    assert_eq!((count("space"), count("chain")), (1, 1));
+}
+
 #[test]
 fn first_starts_at_once_all_succeed() {
     for _ in 0..10 {
         let root = private_dir();
-        let clock = Arc::new(ManualClock::default());
-        let stores: Vec<Sqlite> = std::thread::scope(|scope| {
-            let start = || Sqlite::open(root.path(), clock.clone()).unwrap();
-            let starts: Vec<_> = (0..24).map(|_| scope.spawn(start)).collect();
-            starts.into_iter().map(|start| start.join().unwrap()).collect()
-        });
-        assert_eq!(stores.len(), 24);
+        let stores = start_at_once(root.path());
+        assert_made_once(root.path());
+        drop(stores);
     }
+}
+
+#[tokio::test]
+async fn starts_at_once_on_an_older_format_change_it_once() {
+    let golden = golden::all().remove(0);
+    let root = golden.directory.path();
+    let before = audit::open(root).pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap();
+    let stores = start_at_once(root);
+    let after = audit::open(root).pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap();
+    assert!(before < after, "{} has the present format", golden.name);
+    assert_made_once(root);
+    drop(stores);
+    let clock = Arc::new(ManualClock::unique());
+    let store = Arc::new(Sqlite::open(root, clock.clone()).unwrap());
+    let engine = Engine::new(store, clock, Limits::default(), "default".parse().unwrap());
+    let (contents, expected) = (golden::contents(&engine).await, golden::without_keeping(golden.expected));
+    assert!(golden::contains(&contents, &expected), "it does not hold what it held");
+    engine.close().await;
 }
 
 #[tokio::test]

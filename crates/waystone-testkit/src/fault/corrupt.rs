@@ -4,15 +4,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waystone_core::api::{Checkup, FindingKind, ListSessions};
-use waystone_core::clock::Clock;
+use waystone_core::api::{FindingKind, ListSessions};
 
 use crate::contexts::Random;
-use crate::harness::Harness;
+use crate::harness::{Harness, private_dir, private_dir_in};
 use crate::{audit, golden};
 
 /// What was damaged, and what came of it.
@@ -25,10 +23,7 @@ pub struct Report {
 
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    let mut builder = tempfile::Builder::new();
-    let builder = builder.prefix("waystone-").permissions(private);
-    if memory.is_dir() { builder.tempdir_in(memory).unwrap() } else { builder.tempdir().unwrap() }
+    if memory.is_dir() { private_dir_in(memory) } else { private_dir() }
 }
 
 fn files(root: &Path) -> Vec<PathBuf> {
@@ -38,10 +33,6 @@ fn files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-async fn check(h: &Harness) -> Checkup {
-    h.engine.check_copies(&h.scope, |_, _| {}).await.unwrap()
-}
-
 /// A store with one session whose file has about `bytes` bytes.
 async fn one_file(bytes: usize) -> (Harness, PathBuf) {
     let mut h = Harness::on(directory());
@@ -49,7 +40,7 @@ async fn one_file(bytes: usize) -> (Harness, PathBuf) {
     for n in 0..4 {
         h.save("s", json!({ "n": n, "text": random.text(bytes.saturating_sub(400) / 3) })).await;
     }
-    h.restart().await;
+    h.restart_mirrored().await;
     let path = files(h.data_dir()).remove(0);
     (h, path)
 }
@@ -81,12 +72,13 @@ pub async fn mirrors(bytes: usize, step: usize) -> Report {
 
 async fn mirror_case(h: &Harness, path: &Path, whole: &[u8], case: &str, report: &mut Report) {
     report.cases += 1;
-    let kinds: Vec<FindingKind> = check(h).await.findings.iter().map(|finding| finding.kind).collect();
+    let kinds: Vec<FindingKind> = h.findings().await;
     if kinds != [FindingKind::MirrorHealed] {
         report.unnoticed.push(format!("{case}: {kinds:?}"));
     }
     // The same bytes, or, where the session's fields in it were of an earlier time, the same in all that counts.
-    if fs::read(path).is_ok_and(|now| now != whole) && !check(h).await.findings.is_empty() {
+    let is_same = fs::read(path).is_ok_and(|now| now == whole);
+    if !path.is_file() || !is_same && !h.check_copies().await.findings.is_empty() {
         report.unhealed.push(case.to_owned());
     }
 }
@@ -98,11 +90,11 @@ pub async fn swapped() -> Report {
         h.save("a", json!({ "n": n })).await;
         h.save("b", json!({ "m": n })).await;
     }
-    h.restart().await;
+    h.restart_mirrored().await;
     let earlier: Vec<Vec<u8>> = files(h.data_dir()).iter().map(|path| fs::read(path).unwrap()).collect();
     h.save("a", json!({ "n": 40 })).await;
     h.save("b", json!({ "m": 40 })).await;
-    h.restart().await;
+    h.restart_mirrored().await;
     let (paths, mut report) = (files(h.data_dir()), Report::default());
     let newest: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
     for (to, path) in paths.iter().enumerate() {
@@ -141,7 +133,7 @@ pub async fn rows(rounds: usize) -> Report {
             let changed = audit::open(h.data_dir()).execute(sql, [key]).unwrap();
             assert_eq!(changed, 1, "{sql} of {key}");
             report.cases += 1;
-            let checkup = check(&h).await;
+            let checkup = h.check_copies().await;
             let is_told = checkup.findings.iter().any(|finding| finding.kind == FindingKind::RowHealed);
             if !is_told || !checkup.sound {
                 report.unnoticed.push(format!("{sql} of {key}: {:?}", checkup.findings));
@@ -172,7 +164,7 @@ async fn store() -> Harness {
     h.engine.update_session(&h.scope, &"a".parse().unwrap(), renamed).await.unwrap();
     h.engine.delete_checkpoint(&h.scope, &ids[7]).await.unwrap();
     h.engine.delete_session(&h.scope, &"deleted".parse().unwrap()).await.unwrap();
-    h.restart().await;
+    h.restart_mirrored().await;
     h
 }
 
@@ -185,13 +177,7 @@ async fn contents(h: &Harness) -> Value {
         .map(|session| json!([session.id, session.name, session.tags, session.checkpoint_count]))
         .collect();
     sessions.sort_by_key(Value::to_string);
-    let mut checkpoints = golden::contents(&h.engine).await;
-    for checkpoint in checkpoints.as_array_mut().into_iter().flatten() {
-        // How it is kept may change.
-        for field in ["sizeBytes", "contextSizeBytes", "blobPath"] {
-            checkpoint[field] = Value::Null;
-        }
-    }
+    let checkpoints = golden::without_keeping(golden::contents(&h.engine).await);
     json!({ "checkpoints": checkpoints, "sessions": sessions })
 }
 
@@ -205,7 +191,6 @@ pub async fn databases(ways: usize) -> Report {
     let mirrors: Vec<(PathBuf, Vec<u8>)> =
         files(&root).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
     let (mut random, mut report) = (Random::new(11), Report::default());
-    let clock: Arc<dyn Clock> = h.clock.clone();
     for way in 0..ways {
         // Files and database as they were, so that no case stands on what another one left.
         mirrors.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
@@ -214,12 +199,12 @@ pub async fn databases(ways: usize) -> Report {
         }
         let case = garble(&root.join("waystone.db"), &whole, way, &mut random);
         report.cases += 1;
-        if let Err(error) = waystone_store::repair(&root, &clock, &mut |_, _| {}) {
+        if let Err(error) = h.try_repair() {
             report.unhealed.push(format!("{case}: {error}"));
             continue;
         }
         h.restart().await;
-        let checkup = check(&h).await;
+        let checkup = h.check_copies().await;
         if !checkup.sound {
             report.unnoticed.push(format!("{case}: {:?}", checkup.findings));
         }

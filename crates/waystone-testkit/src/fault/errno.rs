@@ -107,7 +107,11 @@ impl Report {
     /// Counts a failure, and notes it when it does not say what it is.
     fn count_error(&mut self, stage: &Stage, error: &Value) {
         match error["error"]["code"].as_str() {
-            Some(code @ ("STORAGE_UNAVAILABLE" | "CHECKPOINT_NOT_FOUND" | "SESSION_NOT_FOUND")) => self.count(code),
+            Some("STORAGE_UNAVAILABLE") => {
+                let reason = error["error"]["details"]["reason"].as_str().unwrap_or("no reason");
+                self.count(&format!("STORAGE_UNAVAILABLE, {reason}"));
+            }
+            Some(code @ ("CHECKPOINT_NOT_FOUND" | "SESSION_NOT_FOUND")) => self.count(code),
             _ => self.wrong.push(format!("{stage}: an error that is none of ours: {error}")),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::contexts::{Random, numbered};
+use crate::harness::make_private;
 use crate::process::{McpProcess, command, outcome};
+use crate::shim::{self, Call};
 
 /// How many saves a writer has under way at once.
 const IN_FLIGHT: usize = 3;
@@ -32,6 +34,8 @@ pub type Acknowledged = (u64, u64, String);
 #[derive(Debug, Default)]
 pub struct Report {
     pub kills: u32,
+    /// Those that met a process that was writing a mirror file.
+    pub kills_at_end: u32,
     pub acknowledged: usize,
     /// Acknowledged, but gone or different.
     pub lost: Vec<String>,
@@ -51,9 +55,10 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
         let writers: Vec<_> =
             (0..plan.writers).map(|writer| scope.spawn(move || write_and_die(plan, writer, kills))).collect();
         for writer in writers {
-            let (saved, starts) = writer.join().unwrap()?;
+            let (saved, of_one) = writer.join().unwrap()?;
             acknowledged.extend(saved);
-            report.starts.extend(starts);
+            report.starts.extend(of_one.starts);
+            report.kills_at_end += of_one.kills_at_end;
         }
         Ok::<_, io::Error>(())
     })?;
@@ -62,23 +67,54 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
     Ok(report)
 }
 
-pub fn session_of(writer: u64, n: u64) -> String {
+fn session_of(writer: u64, n: u64) -> String {
     if n.is_multiple_of(4) { "shared".to_owned() } else { format!("writer-{writer}") }
 }
 
-/// One writer: starts the binary, saves until it is killed at some moment, and starts over.
-fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Vec<Duration>)> {
+/// One writer: starts the binary, saves until it is killed at some moment, and starts over. Every third time it is
+/// killed when it writes a mirror file: it does so when it ends, and otherwise only after a second.
+fn write_and_die(plan: &Plan, writer: u64, kills: &AtomicU32) -> io::Result<(Vec<Acknowledged>, Report)> {
     let mut random = Random::new(plan.seed ^ (writer + 1));
-    let (mut saved, mut starts, mut n) = (Vec::new(), Vec::new(), 0);
-    while kills.fetch_add(1, Ordering::SeqCst) < plan.kills {
+    let (mut saved, mut report, mut n) = (Vec::new(), Report::default(), 0);
+    for turn in 1.. {
+        if kills.fetch_add(1, Ordering::SeqCst) >= plan.kills {
+            break;
+        }
+        if turn % 3 == 0 {
+            let kind = ["open", "write", "fsync", "rename"][random.below(4) as usize];
+            let call = Call { kind, errno: -1, at: 1 + random.below(2) as u32 };
+            let is_killed = save_and_end(plan, writer, call, &mut n, &mut saved)?;
+            report.kills_at_end += u32::from(is_killed);
+            kills.fetch_sub(u32::from(!is_killed), Ordering::SeqCst);
+            continue;
+        }
         let started = Instant::now();
         let mut process = start(plan)?;
-        starts.push(started.elapsed());
+        report.starts.push(started.elapsed());
         let delay = Duration::from_micros(5_000 + random.below(60_000));
         save_until_killed(&mut process, plan, writer, &mut n, delay, &mut saved)?;
     }
     kills.fetch_sub(1, Ordering::SeqCst);
-    Ok((saved, starts))
+    Ok((saved, report))
+}
+
+/// Saves a few contexts and lets the process end, which is killed before it makes `call` on a mirror file. It may make
+/// none: another process may be keeping house.
+fn save_and_end(plan: &Plan, writer: u64, call: Call, n: &mut u64, saved: &mut Vec<Acknowledged>) -> io::Result<bool> {
+    let contexts = plan.data_dir.join("contexts");
+    make_private(&contexts)?;
+    let preload = shim::fail(call, &contexts, &plan.data_dir.with_extension("faults"), None)?;
+    let mut process = start(&Plan { preload, ..plan.clone() })?;
+    for _ in 0..IN_FLIGHT {
+        *n += 1;
+        let arguments = json!({ "sessionId": session_of(writer, *n), "context": numbered(plan.seed, writer, *n) });
+        match process.call("workflow_checkpoint_save", arguments) {
+            Ok(Ok(reply)) => saved.push((writer, *n, reply["checkpointId"].as_str().unwrap().to_owned())),
+            Ok(Err(error)) => panic!("a save failed: {error}"),
+            Err(_) => break,
+        }
+    }
+    Ok(!process.finish()?.success())
 }
 
 pub fn start(plan: &Plan) -> io::Result<McpProcess> {
@@ -185,13 +221,17 @@ pub fn verify(plan: &Plan, acknowledged: &[Acknowledged], report: &mut Report) -
     Ok(())
 }
 
-/// Mirror files that are not what was written. One that lags behind is not among them. The program under test may be one that
-/// only saves, so the real one beside it is asked.
+/// Mirror files that are not what was written. One that lags behind is not among them; one that the next process found
+/// torn was set aside by it. The program under test may be one that only saves, so the real one beside it is asked.
 fn torn_files(plan: &Plan) -> io::Result<Vec<String>> {
     let doctor = plan.binary.with_file_name("waystone");
     let done = command(&doctor, &plan.data_dir).args(["doctor", "--json"]).output()?;
     let checkup: Value = serde_json::from_slice(&done.stdout).map_err(io::Error::other)?;
-    Ok(checkup["findings"].as_array().into_iter().flatten().map(Value::to_string).collect())
+    let mut torn: Vec<String> = checkup["findings"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    if plan.data_dir.join("damaged").exists() {
+        torn.push("files were torn and set aside".to_owned());
+    }
+    Ok(torn)
 }
 
 fn is_ours(seed: u64, context: &Value) -> bool {
@@ -213,10 +253,4 @@ pub fn list_all(process: &mut McpProcess) -> io::Result<Vec<String>> {
             None => return Ok(ids),
         }
     }
-}
-
-/// The directory that a plan's data is in, made when it is missing.
-pub fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_short() {
+    fn sizes_are_shown_in_the_largest_unit_that_fits() {
         for (count, shown) in
             [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16777216.0 TiB")]
         {

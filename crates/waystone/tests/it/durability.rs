@@ -1,8 +1,9 @@
 use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
-use waystone_testkit::fault::kill::{self, Plan, Report, make_private};
+use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::harness::private_dir;
+use waystone_testkit::fault::repair;
+use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
 /// Runs `fault` on a fresh directory. The long forms are `cargo xtask faults`.
@@ -20,6 +21,7 @@ fn check(program: &str, kills: u32, fault: impl Fn(&Plan) -> std::io::Result<Rep
 #[test]
 fn acknowledged_checkpoints_survive_kill_9() {
     let report = check("waystone", 40, kill::run);
+    assert!(report.kills_at_end > 0, "no kill met a process that was writing its mirror files");
     assert_eq!((report.lost, report.torn), (vec![], vec![]));
 }
 
@@ -39,6 +41,13 @@ fn acknowledged_checkpoints_survive_a_power_cut() {
 fn a_disk_that_ignores_fsync_is_caught() {
     let report = check("waystone", 3, |plan| power::run(plan, Disk::IgnoresSync));
     assert!(!report.lost.is_empty(), "the power test did not notice");
+}
+
+#[test]
+fn what_is_in_files_is_there_after_a_power_cut_that_takes_the_database_too() {
+    let directory = private_dir();
+    let wrong = power::lose_database(&binary("waystone"), directory.path()).unwrap();
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 fn assert_healed(report: &corrupt::Report, cases_min: usize) {
@@ -62,38 +71,61 @@ async fn a_database_that_is_gone_or_garbled_is_brought_back() {
     assert_healed(&corrupt::databases(40).await, 40);
 }
 
-/// Lets calls fail with one error, every `step`-th of each kind or of one. The long form is `cargo xtask faults errno`.
-fn check_calls(program: &str, step: usize, scenarios: &[Scenario], kind: Option<&str>) -> errno::Report {
+/// Lets calls fail, every `step`-th of each kind or of one. The long form is `cargo xtask faults errno`.
+fn check_calls(program: &str, change: impl FnOnce(&mut errno::Plan)) -> errno::Report {
     let directory = private_dir();
-    let report = errno::run(&errno::Plan {
+    let mut plan = errno::Plan {
         binary: binary(program),
         folder: directory.path().to_owned(),
         first: 1,
-        step,
-        scenarios: scenarios.to_vec(),
-        kind: kind.map(str::to_owned),
+        step: 23,
+        scenarios: vec![Scenario::Save],
+        kind: None,
         error: Some("EIO".to_owned()),
-    })
-    .unwrap();
+    };
+    change(&mut plan);
+    let report = errno::run(&plan).unwrap();
     assert!(report.injected.values().sum::<u32>() > 0, "nothing failed");
     report
 }
 
 #[test]
 fn acknowledged_checkpoints_and_deletions_survive_calls_that_fail() {
-    let report = check_calls("waystone", 23, &Scenario::ALL, None);
+    let report = check_calls("waystone", |plan| plan.scenarios = Scenario::ALL.to_vec());
     assert_eq!(report.problems(), Vec::<&String>::new());
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_moment_is_told_as_such_and_a_short_write_is_made_good() {
+    let full = check_calls("waystone", |plan| {
+        (plan.first, plan.step, plan.error) = (5, 70, Some("ENOSPC".to_owned()));
+    });
+    assert_eq!(full.problems(), Vec::<&String>::new());
+    assert!(full.answers.contains_key("STORAGE_UNAVAILABLE, full"), "{:?}", full.answers);
+    let short = check_calls("waystone", |plan| {
+        (plan.first, plan.step, plan.error) = (3, 40, Some("short".to_owned()));
+    });
+    assert_eq!(short.problems(), Vec::<&String>::new());
 }
 
 /// What SQLite cannot open for writing it opens for reading: then every save of the process failed.
 #[test]
 fn a_file_that_could_not_be_opened_once_stops_no_later_save() {
-    let report = check_calls("waystone", 1, &[Scenario::Save], Some("open"));
+    let report = check_calls("waystone", |plan| (plan.step, plan.kind) = (1, Some("open".to_owned())));
     assert_eq!(report.problems(), Vec::<&String>::new());
 }
 
 #[test]
 fn a_store_that_acknowledges_saves_that_failed_is_caught() {
-    let report = check_calls("waystone-blind", 23, &[Scenario::Save], Some("write"));
+    let report = check_calls("waystone-blind", |plan| plan.kind = Some("write".to_owned()));
     assert!(!report.lost.is_empty(), "the run did not notice");
+}
+
+/// The long form is `cargo xtask faults repair`.
+#[tokio::test]
+async fn a_repair_that_is_killed_before_any_of_its_calls_is_ended_by_the_next() {
+    let calls = vec![("rename", 1, 1), ("fsync", 2, 20)];
+    let report = repair::run(&repair::Plan { binary: binary("waystone"), calls }).await.unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    assert!(report.kills > 10, "{} kills", report.kills);
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use waystone_testkit::audit;
 use waystone_testkit::harness::private_dir;
-use waystone_testkit::process::{binary, command};
+use waystone_testkit::process::{McpProcess, binary, command};
 
 fn run(data_dir: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Output {
     let mut command = command(&binary("waystone"), data_dir);
@@ -97,6 +97,35 @@ fn whoever_meets_a_damaged_database_is_told_how_to_repair_it() {
         assert!(repaired.status.success() && said.contains("rebuilt from its files"), "{keep}: {said}");
         assert!(!said.contains("\\u{a}"), "{said}");
     }
+}
+
+#[test]
+fn a_directory_that_others_use_is_not_repaired_and_they_are_named() {
+    let directory = private_dir();
+    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    process.call("workflow_checkpoint_save", json!({ "context": { "n": 1 } })).unwrap().unwrap();
+    let database = || fs::read(directory.path().join("waystone.db")).unwrap();
+    let before = database();
+    let output = run(directory.path(), &["doctor", "--repair"], |_| {});
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains(&process.pid().to_string()), "{said}");
+    assert!(database() == before && !directory.path().join("damaged").exists(), "nothing is replaced");
+    assert!(process.finish().unwrap().success());
+    assert!(run(directory.path(), &["doctor", "--repair"], |_| {}).status.success(), "when they have left it is");
+}
+
+/// What is kept must not go elsewhere without a word: the directory is there, and someone opened it.
+#[cfg(unix)]
+#[test]
+fn a_server_for_agents_does_not_start_on_a_directory_open_to_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = private_dir();
+    assert!(run(directory.path(), &["status"], |_| {}).status.success());
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = run(directory.path(), &["mcp"], |command| _ = command.stdin(std::process::Stdio::null()));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("chmod") && output.stdout.is_empty(), "{}", stderr(&output));
 }
 
 #[test]

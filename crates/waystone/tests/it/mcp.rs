@@ -10,7 +10,7 @@ const SAVE: &str = "workflow_checkpoint_save";
 const LOAD: &str = "workflow_checkpoint_load";
 
 #[test]
-fn the_tools_are_these() {
+fn the_tools_and_their_schemas_are_as_published() {
     let directory = private_dir();
     let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
     let id = process.send("tools/list", json!({})).unwrap();
@@ -90,10 +90,10 @@ fn a_frame_that_cannot_be_parsed_is_answered() {
 }
 
 /// Sends a message over HTTP and returns what comes back, without the header.
-fn post(address: &str, message: &[u8]) -> Vec<u8> {
+fn post(address: &str, path: &str, message: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let header = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         message.len()
     );
@@ -113,7 +113,7 @@ fn a_call_has_the_same_outcome_over_stdio_and_over_http() {
         let case = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
         stdio.send_bytes(&[message, b"\n"].concat()).unwrap();
         let by_stdio = stdio.receive().unwrap();
-        let by_http: Value = waystone_core::json::parse_trusted(&post(&http.address, message)).unwrap();
+        let by_http: Value = waystone_core::json::parse_trusted(&post(&http.address, "/mcp", message)).unwrap();
         let outcome_of = |answer: Value| match outcome(answer) {
             Ok(reply) => reply["status"].to_string(),
             Err(error) => error.to_string(),
@@ -161,32 +161,60 @@ fn a_frame_that_is_too_long_is_answered_and_the_next_one_works() {
     assert!(process.call(SAVE, json!({ "context": { "n": 1 } })).unwrap().is_ok());
 }
 
+/// At the finest level, by every face, and when what was saved is damaged.
 #[test]
 fn context_text_never_reaches_the_log() {
     let directory = private_dir();
-    let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+    let traced = |argument: &str| {
+        let mut command = command(&binary("waystone"), directory.path());
+        command.arg(argument).env("WAYSTONE_LOG_LEVEL", "trace");
+        command
+    };
+    let mut process = McpProcess::start_with(&mut traced("mcp")).unwrap();
     let marker = "marker-5f2c";
-    for arguments in [
-        json!({ "context": { "text": marker } }),
+    let metadata = json!({ "name": marker, "tags": [marker], "x": marker });
+    let all = [
+        json!({ "sessionId": "s", "context": { "text": marker }, "metadata": metadata }),
         json!({ "context": marker }),
         json!({ "context": {}, marker: 1 }),
         json!({ "context": {}, "sessionId": format!("{marker}/") }),
         json!({ "context": { "deep": [[[marker]]] }, "limit": marker }),
-    ] {
-        let _ = process.call(SAVE, arguments).unwrap();
+    ];
+    for arguments in &all {
+        let _ = process.call(SAVE, arguments.clone()).unwrap();
     }
     process
         .send_line(&format!(r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{{"a":"{marker}\ud800"}}}}"#))
         .unwrap();
     process.receive().unwrap();
     process.finish().unwrap();
+
+    let server = ServeProcess::start_with(&mut traced("serve")).unwrap();
+    for arguments in all {
+        let call = json!({ "name": SAVE, "arguments": arguments });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call });
+        post(&server.address, "/mcp", call.to_string().as_bytes());
+        post(&server.address, "/api/checkpoints", arguments.to_string().as_bytes());
+    }
+    post(&server.address, "/api/checkpoints", format!(r#"{{"context":{{"{marker}":1e999}}}}"#).as_bytes());
+    drop(server);
+    std::fs::remove_dir_all(directory.path().join("contexts")).unwrap();
+    let spoil = "UPDATE checkpoint_bytes SET bytes = zeroblob(length(bytes))";
+    waystone_testkit::audit::open(directory.path()).execute_batch(spoil).unwrap();
+    let server = ServeProcess::start_with(&mut traced("serve")).unwrap();
+    let load = json!({ "name": LOAD, "arguments": { "sessionId": "s" } });
+    let load = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": load });
+    let answer = post(&server.address, "/mcp", load.to_string().as_bytes());
+    assert!(String::from_utf8_lossy(&answer).contains("CHECKPOINT_CORRUPT"), "{}", String::from_utf8_lossy(&answer));
+    drop(server);
+
     let log = std::fs::read_to_string(directory.path().join("logs").join("waystone.log")).unwrap();
-    assert!(log.contains("INVALID_INPUT"), "{log}");
+    assert!(log.contains("INVALID_INPUT") && log.contains("CHECKPOINT_CORRUPT"), "{log}");
     assert!(!log.contains(marker), "{log}");
 }
 
 #[test]
-fn a_client_that_is_asked_for_its_name_is_the_actor() {
+fn an_operation_is_recorded_under_its_agent_or_else_its_client() {
     let directory = private_dir();
     let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
     process.call(SAVE, json!({ "context": { "n": 1 } })).unwrap().unwrap();
@@ -232,6 +260,7 @@ fn a_process_ends_when_told_to_before_anyone_has_spoken() {
         .unwrap();
     let log = directory.path().join("logs").join("waystone.log");
     while !std::fs::read_to_string(&log).is_ok_and(|log| log.contains("serving MCP")) {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was told to");
         std::thread::yield_now();
     }
     kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Scenario;
 use crate::contexts::Random;
-use crate::fault::kill::make_private;
 use crate::fault::power::lose_unsynced;
+use crate::harness::{copy_dir, make_private};
 use crate::process::{McpProcess, binary, command};
 use crate::shim::{self, Call};
 
@@ -72,10 +72,10 @@ impl Stage {
         }
         fs::write(&stage.log, "")?;
         fs::write(&stage.stderr, "")?;
-        copy(&prepared.data_dir, &stage.data_dir)?;
+        copy_dir(&prepared.data_dir, &stage.data_dir);
         if is_cut {
             // What a process left that ended well was synced by it.
-            copy(&prepared.data_dir, &stage.shadow)?;
+            copy_dir(&prepared.data_dir, &stage.shadow);
         }
         Ok(stage)
     }
@@ -118,17 +118,4 @@ impl fmt::Display for Stage {
         let (cut, file) = (if self.is_cut { ", power cut" } else { "" }, self.fault().unwrap_or_default());
         write!(f, "{:?}{cut}, {kind} {at} with {errno} on {file:?}", self.scenario)
     }
-}
-
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    make_private(to)?;
-    for entry in fs::read_dir(from)? {
-        let (entry, target) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
-        if entry.is_dir() {
-            copy(&entry, &target)?;
-        } else {
-            fs::copy(entry, target)?;
-        }
-    }
-    Ok(())
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::process::run;
+
 /// Mounted until it is dropped.
 pub(super) struct SmallDisk {
     root: PathBuf,
@@ -55,13 +57,5 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A process that still has a file open does not keep it: it goes when that process ends.
         let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
-    }
-}
-
-fn run(command: &mut Command) -> io::Result<()> {
-    let done = command.output()?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contexts::Random;
-use crate::fault::kill::{Acknowledged, End, Plan, Report, make_private, save_until, start, verify};
+use crate::fault::kill::{Acknowledged, End, Plan, Report, save_until, start, verify};
+use crate::harness::make_private;
+use crate::process::run;
 
 /// XFS makes none smaller than 300 MB. The file is sparse.
 const IMAGE_BYTES: u64 = 1024 * 1024 * 1024;
@@ -43,15 +45,6 @@ impl Drop for Image {
     fn drop(&mut self) {
         let _ = self.unmount();
     }
-}
-
-fn run(command: &mut Command) -> io::Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let done = command.output().map_err(|error| io::Error::other(format!("{name}: {error}; install it first")))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{name} failed (root is needed): {}", String::from_utf8_lossy(&done.stderr).trim())))
 }
 
 /// Cuts the power `plan.kills` times while a writer saves. `plan.data_dir` is made on the image.
