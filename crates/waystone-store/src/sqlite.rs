@@ -11,13 +11,13 @@ mod doctor;
 mod error;
 mod event;
 mod log;
+mod maintenance;
 mod migration;
 mod mirror;
 mod reader;
 mod rebuild;
 mod session;
 mod status;
-mod upkeep;
 mod writer;
 
 use std::io;
@@ -39,15 +39,14 @@ use crate::OpenError;
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
-use crate::maintenance;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
 use error::file_error;
 use event::EventWatch;
+pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
-pub(crate) use upkeep::Upkeep;
 use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
@@ -75,7 +74,7 @@ impl Sqlite {
         let readers = Arc::new(Readers::new(directory.database()));
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), clock)?;
-        let maintenance = maintenance::start(upkeep).map_err(unusable)?;
+        let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
         Ok(Self { directory, readers, writer, events, held })
     }
