@@ -116,7 +116,7 @@ impl View<'_> {
     /// what is critical is left, whatever it takes.
     fn fit(mut self, mut spare: usize, counts: &Counts) -> (Map<String, Value>, usize) {
         let budget = self.request.tokens_max;
-        let (mut good, mut step): (Option<(Map<String, Value>, usize)>, usize) = (None, 0);
+        let (mut good, mut step) = (None, 0);
         loop {
             let context = self.spend(spare);
             let tokens = count_map(&context, counts);

@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod event;
 mod log;
+mod maintenance;
 mod mark;
 mod migration;
 mod mirror;
@@ -18,7 +19,6 @@ mod reader;
 mod rebuild;
 mod session;
 mod status;
-mod upkeep;
 mod view;
 mod writer;
 
@@ -44,15 +44,14 @@ use crate::OpenError;
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
-use crate::maintenance;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
 use error::file_error;
 use event::EventWatch;
+pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
-pub(crate) use upkeep::Upkeep;
 use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
@@ -80,7 +79,7 @@ impl Sqlite {
         let readers = Arc::new(Readers::new(directory.database()));
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), clock)?;
-        let maintenance = maintenance::start(upkeep).map_err(unusable)?;
+        let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
         Ok(Self { directory, readers, writer, events, held })
     }

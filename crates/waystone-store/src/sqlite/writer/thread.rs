@@ -13,7 +13,7 @@ use super::{Answer, Message, Note, Request, Stage};
 use crate::directory::DataDirectory;
 use crate::platform::free_bytes;
 use crate::sqlite::error::DbError;
-use crate::sqlite::upkeep::make_room;
+use crate::sqlite::maintenance::make_room;
 
 /// A batch ends when it has run this long, so that other processes get their turn.
 const BATCH_MAX: Duration = Duration::from_millis(50);
