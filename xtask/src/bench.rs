@@ -3,7 +3,7 @@
 //!
 //! Each file below measures one topic and adds its figures to the report, which is printed last.
 
-mod client;
+pub(crate) mod client;
 mod concurrent;
 mod growth;
 mod operation;
@@ -14,6 +14,7 @@ mod report;
 mod session;
 mod trajectory;
 mod transport;
+mod view;
 
 use std::path::PathBuf;
 
@@ -59,13 +60,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let programs =
         Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 6] = [
+    let topics: [(&str, Topic); 7] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
         ("the transport", transport::measure),
         ("a store that grows", growth::measure),
         ("sessions that grow", session::measure),
+        ("views", view::measure),
     ];
     for (name, measure) in topics {
         say(format_args!("measuring {name}"));

@@ -1,6 +1,7 @@
 //! Every developer task.
 
 mod bench;
+mod eval;
 mod faults;
 mod test;
 mod tools;
@@ -17,6 +18,9 @@ enum Task {
     Faults(faults::Fault),
     /// Measure beside references in the same run; prints its figures last
     Bench(bench::Options),
+    /// Look how well views and classes do on data; prints its figures last
+    #[command(subcommand)]
+    Eval(eval::Eval),
     /// Write a golden data directory of the present format, once
     Golden { name: String },
 }
@@ -26,6 +30,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test => test::run(),
         Task::Faults(fault) => faults::run(fault),
         Task::Bench(options) => bench::run(&options),
+        Task::Eval(eval) => eval::run(&eval),
         Task::Golden { name } => {
             tokio::runtime::Runtime::new()?.block_on(waystone_testkit::golden::write(&name));
             Ok(())

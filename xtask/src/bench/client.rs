@@ -68,7 +68,7 @@ impl Changing {
     }
 }
 
-pub(super) fn call_line(id: usize, tool: &str, arguments: &Value) -> String {
+pub(crate) fn call_line(id: usize, tool: &str, arguments: &Value) -> String {
     let params = json!({ "name": tool, "arguments": arguments });
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
 }
@@ -93,7 +93,7 @@ pub(super) fn list_line(session: &str) -> String {
 }
 
 /// Sends `line` and waits for its answer.
-pub(super) fn answered(process: &mut McpProcess, line: &str) -> anyhow::Result<(Duration, String)> {
+pub(crate) fn answered(process: &mut McpProcess, line: &str) -> anyhow::Result<(Duration, String)> {
     let started = Instant::now();
     process.send_line(line)?;
     let answer = process.receive_line()?;
@@ -107,7 +107,7 @@ pub(super) fn timed(process: &mut McpProcess, line: &str) -> anyhow::Result<Dura
 }
 
 /// What the tool returned.
-pub(super) fn content(answer: &str) -> anyhow::Result<Value> {
+pub(crate) fn content(answer: &str) -> anyhow::Result<Value> {
     let mut answer: Value = serde_json::from_str(answer)?;
     Ok(answer["result"]["structuredContent"].take())
 }
