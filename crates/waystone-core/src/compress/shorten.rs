@@ -2,7 +2,7 @@
 //!
 //! Units are original lines, members and items, never rewritten ones. What is left out is marked where it was with a short count (`⋯14`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -14,6 +14,9 @@ use crate::tokens::count;
 
 /// A value up to this length as JSON is one unit.
 const WHOLE_MAX: usize = 120;
+/// From so many lines on, which differ only in their numbers, those in the middle are worth less.
+const TEMPLATE_MIN: usize = 8;
+const FOLDED: f32 = 0.5;
 /// How often the budget is tried to be filled.
 const TRIES: usize = 4;
 /// A member of an object that is this short stands for the object: `role`, `id`, `path`.
@@ -272,6 +275,22 @@ impl Cut {
             let text = unit.text.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
             unit.is_idle |= !seen.insert(text.trim_start_matches([':', '|']).trim().to_owned());
         }
+        self.fold_templates();
+    }
+
+    /// Of many lines that differ only in their numbers, as in a log, the first and the last tell most.
+    fn fold_templates(&mut self) {
+        let mut places: HashMap<(usize, String), Vec<usize>> = HashMap::new();
+        for (at, unit) in
+            self.units.iter().enumerate().filter(|(_, unit)| unit.text.contains(|c: char| c.is_ascii_digit()))
+        {
+            places.entry((unit.parent, template(&unit.text))).or_default().push(at);
+        }
+        for places in places.values().filter(|places| places.len() >= TEMPLATE_MIN) {
+            for at in &places[1..places.len() - 1] {
+                self.units[*at].factor *= FOLDED;
+            }
+        }
     }
 }
 
@@ -283,6 +302,18 @@ fn first_of_newest(items: &[Value]) -> usize {
         bytes > TEXT_BYTES_MAX
     });
     too_old.map_or(0, |at| at + 1)
+}
+
+/// A line with its numbers taken out.
+fn template(line: &str) -> String {
+    let mut template = String::with_capacity(line.len());
+    for c in line.chars() {
+        let c = if c.is_ascii_digit() { '0' } else { c };
+        if c != '0' || !template.ends_with('0') {
+            template.push(c);
+        }
+    }
+    template
 }
 
 fn is_short(value: &Value) -> bool {
