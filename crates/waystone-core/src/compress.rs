@@ -9,11 +9,13 @@ mod cut;
 mod entity;
 mod shorten;
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::api::{Class, Strategy, Weights};
 use crate::classify::Verdict;
-use crate::tokens::{Counts, count};
+use crate::tokens::{Counts, count, spread};
 use shorten::Pieces;
 
 /// What a view is made from.
@@ -22,7 +24,7 @@ pub struct Request<'a> {
     pub context: &'a Map<String, Value>,
     /// One for each key, in order.
     pub verdicts: &'a [(&'a str, Verdict)],
-    pub tokens_max: usize,
+    pub budget: Budget,
     pub weights: Weights,
     /// Whether EPHEMERAL keys are left out whatever the budget.
     pub drops_ephemeral: bool,
@@ -30,7 +32,14 @@ pub struct Request<'a> {
     pub goal: Option<&'a str>,
 }
 
-/// What became of a key that is not CRITICAL.
+#[derive(Debug, Clone, Copy)]
+pub enum Budget {
+    Tokens(usize),
+    /// So many times smaller.
+    Ratio(f64),
+}
+
+/// What became of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     Kept,
@@ -41,6 +50,8 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Compressed {
     pub context: Map<String, Value>,
+    /// What was allowed.
+    pub tokens_max: usize,
     pub tokens_before: usize,
     pub tokens_after: usize,
     /// By key, in order; CRITICAL ones are kept.
@@ -74,52 +85,85 @@ impl Loose<'_> {
 }
 
 pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
-    let (mut critical, mut loose) = (Map::new(), Vec::new());
-    for ((key, value), (_, verdict)) in request.context.iter().zip(request.verdicts) {
-        let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
-        let tokens = counts.of(value) + key_tokens;
-        match verdict.class {
-            Class::Critical => drop(critical.insert(key.clone(), value.clone())),
-            class => loose.push(Loose { key, value, class, tokens, key_tokens, allotted: 0, pieces: None }),
+    let (text, ends) = write(request.context);
+    let members = counts.spread(&text, &ends);
+    let tokens_before = members.iter().sum();
+    let tokens_max = match request.budget {
+        Budget::Tokens(tokens) => tokens,
+        Budget::Ratio(ratio) => (tokens_before as f64 / ratio).max(1.0) as usize,
+    };
+    let (mut fixed, mut loose) = (1, Vec::new());
+    let verdicts = request.verdicts.iter().map(|(_, verdict)| verdict.class);
+    for (((key, value), class), tokens) in request.context.iter().zip(verdicts).zip(members.iter().copied()) {
+        match class {
+            Class::Critical => fixed += tokens,
+            class => {
+                let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
+                loose.push(Loose { key, value, class, tokens, key_tokens, allotted: 0, pieces: None });
+            }
         }
     }
-    let fixed = count_map(&critical, counts);
-    let tokens_before = count_map(request.context, counts);
-    let is_whole = tokens_before <= request.tokens_max
-        && !(request.drops_ephemeral && loose.iter().any(|key| key.class == Class::Ephemeral));
-    let (context, tokens_after) = match is_whole {
+    let leaves_out = request.drops_ephemeral && loose.iter().any(|key| key.class == Class::Ephemeral);
+    let (context, tokens_after) = match tokens_before <= tokens_max && !leaves_out {
         true => (request.context.clone(), tokens_before),
-        false => View { request, loose }.fit(request.tokens_max.saturating_sub(fixed), counts),
+        false => View { request, loose, tokens_max }.fit(tokens_max.saturating_sub(fixed)),
     };
-    let fates = request.context.iter().zip(request.verdicts).map(|((key, value), (_, verdict))| {
-        let fate = match context.get(key) {
-            Some(seen) if seen == value => Fate::Kept,
-            Some(seen) => Fate::Shortened { before: counts.of(value), after: counts.of(seen) },
-            None => Fate::Dropped { tokens: counts.of(value) },
-        };
-        (key.clone(), verdict.class, fate)
-    });
-    Compressed { tokens_before, tokens_after, fates: fates.collect(), context }
+    let fates = fates(request, &members, &context);
+    Compressed { context, tokens_max, tokens_before, tokens_after, fates }
 }
 
-fn count_map(map: &Map<String, Value>, counts: &Counts) -> usize {
-    counts.of(&Value::from(map.clone()))
+/// A context as compact JSON, and where each of its members ends in it.
+fn write(context: &Map<String, Value>) -> (String, Vec<usize>) {
+    let (mut text, mut ends) = ("{".to_owned(), Vec::with_capacity(context.len()));
+    for (at, (key, value)) in context.iter().enumerate() {
+        let separator = if at + 1 == context.len() { "}" } else { "," };
+        let _ = write!(text, "{}:{value}{separator}", Value::from(key.as_str()));
+        ends.push(text.len());
+    }
+    if context.is_empty() {
+        text.push('}');
+        ends.push(text.len());
+    }
+    (text, ends)
+}
+
+/// What became of every key. The tokens of a value are those it has in its context.
+fn fates(request: &Request<'_>, members: &[usize], view: &Map<String, Value>) -> Vec<(String, Class, Fate)> {
+    let (text, ends) = write(view);
+    let seen = spread(&text, &ends);
+    let seen_tokens =
+        |key: &str| view.keys().position(|of| of == key).and_then(|at| seen.get(at)).copied().unwrap_or(0);
+    let mut fates = Vec::with_capacity(request.context.len());
+    for (((key, value), (_, verdict)), before) in request.context.iter().zip(request.verdicts).zip(members) {
+        let fate = match view.get(key) {
+            Some(shown) if shown == value => Fate::Kept,
+            Some(_) => Fate::Shortened { before: *before, after: seen_tokens(key) },
+            None => Fate::Dropped { tokens: *before },
+        };
+        fates.push((key.clone(), verdict.class, fate));
+    }
+    fates
+}
+
+fn count_map(map: &Map<String, Value>) -> usize {
+    count(&write(map).0)
 }
 
 struct View<'a> {
     request: &'a Request<'a>,
     loose: Vec<Loose<'a>>,
+    tokens_max: usize,
 }
 
 impl View<'_> {
     /// Spends `spare` tokens on what is not critical, measures, and mends what the parts did not add up to. With nothing to spare
     /// what is critical is left, whatever it takes.
-    fn fit(mut self, mut spare: usize, counts: &Counts) -> (Map<String, Value>, usize) {
-        let budget = self.request.tokens_max;
+    fn fit(mut self, mut spare: usize) -> (Map<String, Value>, usize) {
+        let budget = self.tokens_max;
         let (mut good, mut step) = (None, 0);
         loop {
             let context = self.spend(spare);
-            let tokens = count_map(&context, counts);
+            let tokens = count_map(&context);
             let is_good = tokens <= budget || spare == 0;
             match (is_good, &good) {
                 (true, _) => {

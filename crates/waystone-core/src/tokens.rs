@@ -4,9 +4,9 @@
 //! a list or a load.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
+use tiktoken_rs::o200k_base_singleton;
 
 use crate::canon::Hash;
 
@@ -14,8 +14,24 @@ use crate::canon::Hash;
 const PIECE_BYTES: usize = 32 * 1024;
 
 pub fn count(text: &str) -> usize {
-    let tokenizer = tiktoken_rs::o200k_base_singleton();
+    let tokenizer = o200k_base_singleton();
     pieces(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
+}
+
+/// How many of a text's tokens begin in each of its parts, which end at `ends` and are in order. One count for all of them, and
+/// what they add up to is what the text has, up to the last end.
+pub fn spread(text: &str, ends: &[usize]) -> Vec<usize> {
+    let tokenizer = o200k_base_singleton();
+    let (mut counts, mut part, mut at) = (vec![0; ends.len()], 0, 0);
+    for token in pieces(text).flat_map(|piece| tokenizer.encode_ordinary(piece)) {
+        while ends.get(part).is_some_and(|end| *end <= at) {
+            part += 1;
+        }
+        let Some(count) = counts.get_mut(part) else { break };
+        *count += 1;
+        at += tokenizer.decode_bytes(&[token]).map_or(0, |bytes| bytes.len());
+    }
+    counts
 }
 
 /// Cuts before a space between two words, where the tokenizer cuts too, or anywhere in a run that has none.
@@ -41,32 +57,26 @@ fn end_of_piece(text: &str) -> usize {
     end.unwrap_or_else(|| (0..=PIECE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(text.len()))
 }
 
-/// Counts of long texts that were counted before, by their hash: the contexts of a session are mostly alike.
+/// What was counted before, by the hash of the text: the same context is viewed again and again.
 #[derive(Debug, Default)]
-pub struct Counts(Mutex<HashMap<Hash, usize>>);
+pub struct Counts(Mutex<HashMap<Hash, Arc<[usize]>>>);
 
-/// A shorter text is counted faster than it is looked up.
-const CACHED_BYTES_MIN: usize = 1024;
-const CACHED_MAX: usize = 4096;
+const CACHED_MAX: usize = 1024;
 
 impl Counts {
-    /// The tokens of a value as compact JSON.
-    pub fn of(&self, value: &Value) -> usize {
-        let text = value.to_string();
-        if text.len() < CACHED_BYTES_MIN {
-            return count(&text);
-        }
+    /// [`spread`], from what is known if it was asked before. A text has its parts always at the same places.
+    pub fn spread(&self, text: &str, ends: &[usize]) -> Arc<[usize]> {
         let hash = Hash::of(text.as_bytes());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&hash) {
-            return *known;
+        if let Some(known) = lock().get(&hash).filter(|known| known.len() == ends.len()) {
+            return Arc::clone(known);
         }
-        let counted = count(&text);
+        let counted: Arc<[usize]> = spread(text, ends).into();
         let mut counts = lock();
         if counts.len() >= CACHED_MAX {
             counts.clear();
         }
-        counts.insert(hash, counted);
+        counts.insert(hash, Arc::clone(&counted));
         counted
     }
 }
@@ -79,7 +89,7 @@ mod tests {
     fn counting_in_pieces_gives_what_counting_at_once_gives() {
         let words = "the engine keeps what an agent knows, 42 times over; ".repeat(3000);
         assert!(words.len() > 4 * PIECE_BYTES);
-        assert_eq!(count(&words), tiktoken_rs::o200k_base_singleton().count_ordinary(&words));
+        assert_eq!(count(&words), o200k_base_singleton().count_ordinary(&words));
     }
 
     #[test]
@@ -91,13 +101,23 @@ mod tests {
     }
 
     #[test]
+    fn tokens_belong_to_the_part_that_they_begin_in() {
+        let text = r#"{"a":"one two three","b":[1,2,3],"c":"äöü 漢字"}"#;
+        let ends = [21, 33, text.len()];
+        let counts = spread(text, &ends);
+        assert_eq!(counts.iter().sum::<usize>(), count(text));
+        assert!(counts.iter().all(|count| *count > 2), "{counts:?}");
+        assert_eq!(spread(text, &[]), Vec::<usize>::new());
+        assert_eq!(spread("", &[0, 0]), [0, 0]);
+        assert_eq!(spread("one two", &[0, 3, 3, 7]), [0, 1, 0, 1]);
+    }
+
+    #[test]
     fn a_count_is_remembered_by_its_text() {
         let counts = Counts::default();
-        let long = Value::from("a long text ".repeat(200));
-        assert_eq!(counts.of(&long), count(&long.to_string()));
-        assert_eq!(counts.0.lock().unwrap().len(), 1);
-        assert_eq!(counts.of(&long), count(&long.to_string()));
-        counts.of(&Value::from("short"));
-        assert_eq!(counts.0.lock().unwrap().len(), 1);
+        let first = counts.spread("one two", &[3, 7]);
+        assert!(Arc::ptr_eq(&first, &counts.spread("one two", &[3, 7])));
+        assert_eq!(*counts.spread("one two", &[7]), [2]);
+        assert_eq!(*counts.spread("one two three", &[13]), [3]);
     }
 }

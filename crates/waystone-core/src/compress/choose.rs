@@ -13,7 +13,7 @@ const NEWEST_SHARE: f32 = 0.3;
 /// Of the budget, for units with an anchor.
 const ANCHOR_SHARE: f32 = 0.05;
 /// What a mark for what is left out costs, half on each side of a unit.
-const HALF_MARK_TOKENS: f32 = 1.5;
+const HALF_MARK_TOKENS: f32 = 1.0;
 
 /// The units that stay.
 #[derive(Debug)]

@@ -104,7 +104,7 @@ impl Entities {
 impl Entity {
     fn weigh(&self) -> f32 {
         let said = self.said.map_or(1.0, |recency| 1.5 * (1.0 + recency));
-        let spread = 1.0 + 0.5 * (self.places as f32).ln();
+        let spread = 1.0 + 0.25 * (self.places as f32).ln();
         self.worth * said * spread * (0.7 + 0.3 * self.last)
     }
 }

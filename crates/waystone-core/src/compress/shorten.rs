@@ -10,7 +10,7 @@ use super::choose::{Choice, choose};
 use super::cut::{WORDS_MIN, cut, word_count};
 use super::entity::{Entities, EntityId, Place};
 use crate::survive::{Anchor, anchor, last_request, speaker};
-use crate::tokens::count;
+use crate::tokens::{count, spread};
 
 /// A value up to this length as JSON is one unit.
 const WHOLE_MAX: usize = 120;
@@ -38,10 +38,20 @@ pub(super) struct Unit {
     /// A repeat, or too little to say anything.
     pub(super) is_idle: bool,
     pub(super) anchor: Option<Anchor>,
-    /// It goes on in the line of the unit before.
-    is_joined: bool,
+    form: Form,
     /// Which item of the value it is in.
     pub(super) item: usize,
+}
+
+/// How a unit stands in the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A line of a text.
+    Line,
+    /// It goes on in the line of the unit before.
+    Joined,
+    /// A value of its own, as JSON.
+    Json,
 }
 
 /// Something that must be there for its units to be: an array, an object, a text.
@@ -94,6 +104,7 @@ impl Pieces {
     pub(super) fn cut(value: &Value, lines: bool, goal: Option<&str>) -> Self {
         let mut cut = Cut::default();
         let root = cut.read(value, lines);
+        cut.count_tokens();
         cut.mark_repeats();
         let worths = cut.entities.worths(goal);
         Self { root, cut, worths }
@@ -102,26 +113,29 @@ impl Pieces {
     /// The most of it that fits into `tokens_max`; `None` if nothing does.
     pub(super) fn within(&self, tokens_max: usize) -> Option<Value> {
         // What units cost in their places is an estimate: it is corrected by what they cost together.
-        let (mut best, mut estimate, mut too_much) = (None, tokens_max, usize::MAX);
-        let mut tries = 0;
+        let (mut best, mut good, mut too_much) = (None, 0, None);
+        let (mut estimate, mut tries) = (tokens_max, 0);
         while best.is_none() || tries < TRIES {
             tries += 1;
             let choice = choose(&self.cut, &self.worths, estimate);
             let shortened = render(&self.root, &self.cut.units, &choice)?;
             let tokens = count(&shortened.to_string());
-            if tokens > tokens_max {
-                too_much = estimate;
-                let excess = (tokens - tokens_max).max(estimate / 32).max(1);
-                estimate = estimate.checked_sub(excess)?;
+            let fits = tokens <= tokens_max;
+            if fits {
+                (best, good) = (Some(shortened), estimate);
             } else {
-                let left = tokens_max - tokens;
-                best = Some(shortened);
-                if left * 64 < tokens_max {
-                    break;
-                }
-                estimate += left;
+                too_much = Some(estimate);
             }
-            if best.is_some() && estimate >= too_much {
+            if fits && (tokens_max - tokens) * 50 < tokens_max {
+                break;
+            }
+            let wanted = (estimate as f64 * tokens_max as f64 / tokens as f64) as usize;
+            estimate = match (&best, too_much) {
+                (None, _) => wanted.min(estimate.checked_sub(1 + estimate / 64)?),
+                (Some(_), Some(too_much)) => good.midpoint(too_much),
+                (Some(_), None) => wanted,
+            };
+            if best.is_some() && estimate <= good {
                 break;
             }
         }
@@ -165,7 +179,7 @@ impl Cut {
             }
             Value::Array(_) | Value::Object(_) if !is_short(value) => self.read_members(value, parent, place, lines),
             _ => {
-                let at = self.add(value.to_string(), parent, place, false, 1);
+                let at = self.add(value.to_string(), parent, place, Form::Json);
                 // `{"role":"user","content":"yes"}` says one word, not four.
                 self.units[at].is_idle |= place.speaker.is_some() && longest(value) < WORDS_MIN;
                 Node::Whole(at, value.clone())
@@ -205,7 +219,7 @@ impl Cut {
                 });
                 Node::Object(members.collect())
             }
-            scalar => Node::Whole(self.add(scalar.to_string(), parent, place, false, 1), scalar.clone()),
+            scalar => Node::Whole(self.add(scalar.to_string(), parent, place, Form::Json), scalar.clone()),
         }
     }
 
@@ -214,7 +228,7 @@ impl Cut {
         let start = text.len().saturating_sub(TEXT_BYTES_MAX);
         let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         if !lines {
-            self.add(text[start..].to_owned(), parent, place, false, 0);
+            self.add(text[start..].to_owned(), parent, place, Form::Line);
             return Node::Text(first..self.units.len());
         }
         let (pieces, is_json) = cut(&text[start..]);
@@ -228,7 +242,7 @@ impl Cut {
                 true => Place { number: at, recency: (at + 1) as f32 / total as f32, ..place },
                 false => place,
             };
-            self.add(piece.text, parent, place, piece.is_joined, 1);
+            self.add(piece.text, parent, place, if piece.is_joined { Form::Joined } else { Form::Line });
         }
         if is_root {
             self.items = total;
@@ -241,29 +255,45 @@ impl Cut {
         self.frames.len() - 1
     }
 
-    /// `extra` is what stands between it and the next: a line end or a comma.
-    fn add(&mut self, text: String, parent: usize, place: Place, is_joined: bool, extra: usize) -> usize {
-        let escaped = Value::from(text.as_str()).to_string();
+    fn add(&mut self, text: String, parent: usize, place: Place, form: Form) -> usize {
         let anchor = anchor(&text, place.speaker);
         let mut factor = 0.6 + 0.4 * place.recency;
         if place.speaker.is_some() {
-            factor *= 1.5;
+            factor *= 1.2;
         }
         if anchor == Some(Anchor::Error) {
             factor *= 1.3;
         }
         self.units.push(Unit {
-            tokens: count(&escaped[1..escaped.len() - 1]) + extra,
+            tokens: 0,
             entities: self.entities.read(&text, place),
             factor,
             parent,
             is_idle: word_count(&text) < WORDS_MIN,
             anchor,
-            is_joined,
+            form,
             item: place.number,
             text,
         });
         self.units.len() - 1
+    }
+
+    /// Counts the tokens of all units at once, each with what stands between it and the next.
+    fn count_tokens(&mut self) {
+        let (mut text, mut ends) = (String::new(), Vec::with_capacity(self.units.len()));
+        for unit in &self.units {
+            match unit.form {
+                Form::Json => text.extend([unit.text.as_str(), ","]),
+                Form::Line | Form::Joined => {
+                    let quoted = Value::from(unit.text.as_str()).to_string();
+                    text.extend([&quoted[1..quoted.len() - 1], "\\n"]);
+                }
+            }
+            ends.push(text.len());
+        }
+        for (unit, tokens) in self.units.iter_mut().zip(spread(&text, &ends)) {
+            unit.tokens = tokens;
+        }
     }
 
     /// Of lines that say the same the last copy counts, of errors the last one.
@@ -397,7 +427,7 @@ fn render_text(range: std::ops::Range<usize>, units: &[Unit], choice: &Choice) -
             text.push_str(&mark(gap));
             gap = 0;
         }
-        if !(is_next && units[at].is_joined) {
+        if !(is_next && units[at].form == Form::Joined) {
             separate(&mut text, &mut is_first);
         }
         text.push_str(&units[at].text);

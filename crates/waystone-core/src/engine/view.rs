@@ -17,7 +17,7 @@ use crate::api::{
 };
 use crate::canon::Hash;
 use crate::classify::{Rules, classify_all};
-use crate::compress::{self, Compressed, Fate, compress};
+use crate::compress::{self, Budget, Compressed, Fate, compress};
 use crate::error::{Error, Quota, Result};
 use crate::handle::{Handle, Holder};
 use crate::id::{CheckpointId, SessionId};
@@ -45,18 +45,13 @@ struct Wish {
     goal: Option<String>,
 }
 
-enum Budget {
-    Tokens(u64),
-    Ratio(f64),
-}
-
 impl Engine {
     /// A view of a context that is so many tokens long, or so many times smaller.
     pub async fn compress_context(&self, scope: &Scope, request: CompressContext) -> Result<View> {
         let budget = match (request.target_tokens, request.ratio) {
             (Some(_), Some(_)) => return Err(invalid("targetTokens and ratio are both given; give one of them")),
             (Some(0), _) => return Err(invalid("targetTokens is 0, it must be at least 1")),
-            (Some(tokens), None) => Budget::Tokens(tokens),
+            (Some(tokens), None) => Budget::Tokens(whole(tokens)),
             (None, ratio) => Budget::Ratio(ratio.unwrap_or(2.0)),
         };
         if matches!(budget, Budget::Ratio(ratio) if !(1.0..=1e6).contains(&ratio)) {
@@ -74,7 +69,7 @@ impl Engine {
             return Err(invalid("tokenBudget is 0, it must be at least 1"));
         }
         let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
-        let (budget, weights) = (Budget::Tokens(request.token_budget), request.weights);
+        let (budget, weights) = (Budget::Tokens(whole(request.token_budget)), request.weights);
         self.view(scope, source, Wish { budget, weights, is_by_class: true, strategy: Strategy::Auto, goal: None })
             .await
     }
@@ -88,7 +83,7 @@ impl Engine {
     ) -> Result<LoadedCheckpoint> {
         let source = self.source_of(scope, &loaded).await?;
         let wish = Wish {
-            budget: Budget::Tokens(tokens),
+            budget: Budget::Tokens(whole(tokens)),
             weights: Weights::default(),
             is_by_class: false,
             strategy: Strategy::Auto,
@@ -156,17 +151,11 @@ impl Engine {
 
     fn make_view(&self, source: Source, wish: &Wish) -> Result<Made> {
         let verdicts = classify_all(&source.context, &source.rules);
-        let tokens_max = match wish.budget {
-            Budget::Tokens(tokens) => usize::try_from(tokens).unwrap_or(usize::MAX),
-            Budget::Ratio(ratio) => {
-                (self.counts.of(&Value::from(source.context.clone())) as f64 / ratio).floor().max(1.0) as usize
-            }
-        };
         let compressed = compress(
             &compress::Request {
                 context: &source.context,
                 verdicts: &verdicts,
-                tokens_max,
+                budget: wish.budget,
                 weights: wish.weights,
                 drops_ephemeral: wish.is_by_class,
                 strategy: wish.strategy,
@@ -203,7 +192,7 @@ impl Engine {
             classes,
             rules,
             survival,
-            over_budget: compressed.tokens_after > tokens_max,
+            over_budget: compressed.tokens_after > compressed.tokens_max,
         };
         let mut context = compressed.context;
         if wish.is_by_class {
@@ -265,6 +254,10 @@ fn survival(context: &Map<String, Value>, compressed: &Compressed, holder: &Hold
     survival.anchors =
         AnchorCount { total: found.total, in_view: found.in_view, by_handle: found.by_handle, lost: found.lost };
     Ok(survival)
+}
+
+fn whole(tokens: u64) -> usize {
+    usize::try_from(tokens).unwrap_or(usize::MAX)
 }
 
 fn invalid(message: &str) -> Error {
