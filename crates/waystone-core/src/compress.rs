@@ -8,6 +8,7 @@ mod choose;
 mod cut;
 mod entity;
 mod shorten;
+mod unit;
 
 use std::fmt::Write as _;
 

@@ -73,12 +73,7 @@ pub(crate) enum OnStore {
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
-    Doctor {
-        /// First bring back from the files what is missing in the database, or a database that cannot be used; no other process
-        /// may have the data directory open
-        #[arg(long)]
-        repair: bool,
-    },
+    Doctor(doctor::Doctor),
 }
 
 /// Commands that need none.
@@ -129,7 +124,7 @@ fn manual(program: clap::Command) -> clap::Command {
 /// Does what must be done before the store is opened. Returns what it found.
 pub(crate) fn prepare(command: &OnStore, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
     match command {
-        OnStore::Doctor { repair: true } => doctor::repair(root, clock),
+        OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),
         _ => Ok(Vec::new()),
     }
 }
@@ -156,7 +151,7 @@ pub(crate) async fn run(
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Status => status::run(engine, scope, &out).await,
-        OnStore::Doctor { .. } => doctor::run(engine, scope, &out, findings).await,
+        OnStore::Doctor(_) => doctor::run(engine, scope, &out, findings).await,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Which units stay: first the newest as they are, then those with an anchor, then by what they add per token.
+//! Which units stay: first the newest as they are, then those with an anchor, then by what they add per token, and with
+//! what room is left the newest of the rest.
 //!
 //! An entity counts once: what is already in view adds nothing. Gains only fall as units are chosen, so a queue that looks again at
 //! the first before taking it finds the same as trying all of them each time.
@@ -6,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::shorten::Cut;
+use super::unit::Cut;
 
 /// Of the budget, for the newest items, whole.
 const NEWEST_SHARE: f32 = 0.3;
@@ -51,6 +52,7 @@ pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize) -> Choice {
     chooser.take_newest(budget * NEWEST_SHARE);
     chooser.take_anchors(budget * ANCHOR_SHARE, budget);
     chooser.take_best(budget);
+    chooser.take_rest(budget);
     chooser.choice
 }
 
@@ -106,7 +108,7 @@ impl Chooser<'_> {
     fn take_anchors(&mut self, share: f32, budget: f32) {
         let limit = (self.spent + share).min(budget);
         for unit in (0..self.cut.units.len()).rev() {
-            let is_wanted = self.cut.units[unit].anchor.is_some() && !self.cut.units[unit].is_idle;
+            let is_wanted = self.cut.units[unit].anchor.is_some() && !self.cut.units[unit].is_repeat;
             if is_wanted && !self.choice.has(unit) && self.spent + self.cost(unit) <= limit {
                 self.take(unit);
             }
@@ -115,7 +117,7 @@ impl Chooser<'_> {
 
     fn take_best(&mut self, budget: f32) {
         let mut queue: BinaryHeap<Candidate> = (0..self.cut.units.len())
-            .filter(|unit| !self.cut.units[*unit].is_idle && !self.choice.has(*unit))
+            .filter(|unit| self.is_candidate(*unit))
             .map(|unit| Candidate { rate: self.rate(unit), unit })
             .collect();
         while let Some(Candidate { unit, rate }) = queue.pop() {
@@ -130,9 +132,24 @@ impl Chooser<'_> {
             self.take(unit);
             // What stands beside it has become cheaper.
             for beside in [unit.wrapping_sub(1), unit + 1] {
-                if self.cut.units.get(beside).is_some_and(|unit| !unit.is_idle) && !self.choice.has(beside) {
+                if beside < self.cut.units.len() && self.is_candidate(beside) {
                     queue.push(Candidate { rate: self.rate(beside), unit: beside });
                 }
+            }
+        }
+    }
+
+    fn is_candidate(&self, unit: usize) -> bool {
+        let found = &self.cut.units[unit];
+        !found.is_repeat && !found.is_bare && !self.choice.has(unit)
+    }
+
+    /// What room is left goes to what says least, the newest first: short lines, and lines about what is in view already.
+    fn take_rest(&mut self, budget: f32) {
+        for unit in (0..self.cut.units.len()).rev() {
+            let is_wanted = !self.cut.units[unit].is_repeat && !self.choice.has(unit);
+            if is_wanted && self.spent + self.cost(unit) <= budget {
+                self.take(unit);
             }
         }
     }
@@ -145,7 +162,7 @@ impl Chooser<'_> {
             frame = self.cut.frames[at].parent;
         }
         // A bare name does not say what it is about: another line may.
-        if !self.cut.units[unit].is_idle {
+        if !self.cut.units[unit].is_bare {
             for entity in &self.cut.units[unit].entities {
                 self.is_covered[*entity] = true;
             }

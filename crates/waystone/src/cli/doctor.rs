@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use waystone_core::Engine;
 use waystone_core::api::{Checkup, Finding, FindingKind};
@@ -11,6 +12,14 @@ use waystone_core::store::Scope;
 
 use super::failure::Failure;
 use super::render::{Out, count, table};
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// First bring back from the files what is missing in the database, or a database that cannot be used; no other process
+    /// may have the data directory open
+    #[arg(long)]
+    pub(super) repair: bool,
+}
 
 /// Brings the database back from the files before it is opened. Says on standard error what was done.
 pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
