@@ -16,7 +16,7 @@ use crate::api::{
     ShortenedKey, Strategy, Survival, View, ViewReport, Weights,
 };
 use crate::canon::Hash;
-use crate::classify::{Rules, classify_all};
+use crate::classify::{Rules, classify, classify_all};
 use crate::compress::{self, Compressed, Fate, compress};
 use crate::error::{Error, Quota, Result};
 use crate::handle::{Handle, Holder};
@@ -154,14 +154,17 @@ impl Engine {
         Ok(View { warnings, ..made.view })
     }
 
-    fn make_view(&self, source: Source, wish: &Wish) -> Result<Made> {
-        let verdicts = classify_all(&source.context, &source.rules);
+    fn make_view(&self, mut source: Source, wish: &Wish) -> Result<Made> {
+        let tokens_before = self.counts.of(&Value::from(source.context.clone()));
         let tokens_max = match wish.budget {
             Budget::Tokens(tokens) => usize::try_from(tokens).unwrap_or(usize::MAX),
-            Budget::Ratio(ratio) => {
-                (self.counts.of(&Value::from(source.context.clone())) as f64 / ratio).floor().max(1.0) as usize
-            }
+            Budget::Ratio(ratio) => (tokens_before as f64 / ratio).floor().max(1.0) as usize,
         };
+        // Before anything is counted: in another order the same members have other tokens.
+        if wish.is_by_class {
+            source.context = by_class(source.context, &source.rules);
+        }
+        let verdicts = classify_all(&source.context, &source.rules);
         let compressed = compress(
             &compress::Request {
                 context: &source.context,
@@ -198,22 +201,15 @@ impl Engine {
         }
         let rules = verdicts.iter().map(|(key, verdict)| ((*key).to_owned(), verdict.rule.clone())).collect();
         let report = ViewReport {
-            tokens_before: compressed.tokens_before as u64,
+            tokens_before: tokens_before as u64,
             tokens_after: compressed.tokens_after as u64,
             classes,
             rules,
             survival,
             over_budget: compressed.tokens_after > tokens_max,
         };
-        let mut context = compressed.context;
-        if wish.is_by_class {
-            let class_of: BTreeMap<&str, Class> = verdicts.iter().map(|(key, verdict)| (*key, verdict.class)).collect();
-            let mut members: Vec<(String, Value)> = context.into_iter().collect();
-            members.sort_by_key(|(key, _)| class_of.get(key.as_str()).copied());
-            context = members.into_iter().collect();
-        }
         let view = View {
-            context,
+            context: compressed.context,
             checkpoint_id: source.checkpoint,
             session_id: source.session,
             report,
@@ -231,6 +227,13 @@ impl Engine {
         }
         Ok(NewContext { hash, packed, at: self.clock.now(), total_bytes_max: 0 })
     }
+}
+
+/// The same members, those of the higher class first.
+fn by_class(context: Map<String, Value>, rules: &Rules) -> Map<String, Value> {
+    let mut members: Vec<(String, Value)> = context.into_iter().collect();
+    members.sort_by_cached_key(|(key, value)| classify(key, value, rules).class);
+    members.into_iter().collect()
 }
 
 struct Made {
