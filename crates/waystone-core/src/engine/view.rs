@@ -129,10 +129,10 @@ impl Engine {
     }
 
     async fn source_of(&self, scope: &Scope, loaded: &LoadedCheckpoint) -> Result<Source> {
-        let rules = self.rules_of(scope, &loaded.checkpoint.session_id).await?;
+        let (marks, rules) = self.store.find_rules(scope, &loaded.checkpoint.session_id).await?;
         Ok(Source {
             context: super::checkpoint::parse_context(&loaded.context)?,
-            rules,
+            rules: self.rules(&marks, &rules)?,
             checkpoint: Some(loaded.id.clone()),
             session: Some(loaded.checkpoint.session_id.clone()),
             given: None,
