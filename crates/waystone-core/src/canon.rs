@@ -48,8 +48,17 @@ impl std::fmt::Debug for Hash {
 
 /// The hash of the canonical form of `object`, or `None` when it is nested deeper than [`DEPTH_MAX`].
 pub fn hash_object(object: &Map<String, Value>) -> Option<Hash> {
+    hash(|out| write_object(out, object, 1))
+}
+
+/// The same of a value inside of an object.
+pub fn hash_value(value: &Value) -> Option<Hash> {
+    hash(|out| write_value(out, value, 1))
+}
+
+fn hash(write: impl FnOnce(&mut BufWriter<HashWriter>) -> io::Result<()>) -> Option<Hash> {
     let mut hasher = BufWriter::with_capacity(4096, HashWriter(Sha256::new()));
-    write_object(&mut hasher, object, 1).ok()?;
+    write(&mut hasher).ok()?;
     let writer = hasher.into_inner().ok()?;
     Some(Hash(writer.0.finalize().into()))
 }

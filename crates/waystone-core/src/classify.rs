@@ -320,3 +320,197 @@ fn text_length(value: &Value) -> usize {
         _ => 4,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(key: &str, value: &Value) -> (Class, String) {
+        let verdict = classify(key, value, &Rules::default());
+        (verdict.class, verdict.rule)
+    }
+
+    /// The class that a key has by its name, with a value that says nothing.
+    #[track_caller]
+    fn check_keys(expected: Class, keys: &[&str]) {
+        for key in keys {
+            let (class, rule) = class(key, &json!("x"));
+            assert_eq!(class, expected, "{key}: {rule}");
+            assert!(rule.starts_with("key: "), "{key}: {rule}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_cut_into_its_words() {
+        let check = |key: &str, expected: &[&str]| assert_eq!(words(key), expected, "{key}");
+        check("userGoals", &["user", "goals"]);
+        check("user_goals", &["user", "goals"]);
+        check("user-goals", &["user", "goals"]);
+        check("USER_GOALS", &["user", "goals"]);
+        check("UserGoals", &["user", "goals"]);
+        check("user goals", &["user", "goals"]);
+        check("  user..goals__", &["user", "goals"]);
+        check("HTMLPage", &["html", "page"]);
+        check("parseHTMLPage", &["parse", "html", "page"]);
+        check("pageHTML", &["page", "html"]);
+        check("aB", &["a", "b"]);
+        check("AB", &["ab"]);
+        check("step2Log", &["step", "2", "log"]);
+        check("log2024", &["log", "2024"]);
+        check("sha256sum", &["sha", "256", "sum"]);
+        check("2", &["2"]);
+        check("ÄnderungsZiel", &["änderungs", "ziel"]);
+        check("цельПользователя", &["цель", "пользователя"]);
+        check("鍵", &["鍵"]);
+        check("", &[]);
+        check("⋯/~-_", &[]);
+    }
+
+    #[test]
+    fn the_contracts_patterns_give_their_classes() {
+        check_keys(
+            Critical,
+            &[
+                "userGoal",
+                "user_goals",
+                "userRequirements",
+                "taskComplexity",
+                "task-type",
+                "goals",
+                "projectGoal",
+                "requirements",
+                "decisions",
+                "designDecision",
+                "constraints",
+                "finalAnswer",
+            ],
+        );
+        check_keys(
+            Important,
+            &["analysisResults", "analysis", "findings", "keyFindings", "implementationPlan", "plan", "reasoning"],
+        );
+        check_keys(Useful, &["detailedAnalysis", "codeExamples", "exampleCode", "verboseOutput", "codeSnippet"]);
+        check_keys(
+            Ephemeral,
+            &["debugInfo", "logs", "build_log", "tempFiles", "tmp", "timestamp", "lastTimestamps", "temporaryData"],
+        );
+    }
+
+    /// The letters of a pattern inside of another word are not the pattern.
+    #[test]
+    fn a_pattern_is_matched_on_whole_words() {
+        let keys = [
+            "catalogItems",
+            "login",
+            "loginState",
+            "dialog",
+            "logic",
+            "blog",
+            "attempt",
+            "attempts",
+            "template",
+            "temperature",
+            "contemporary",
+            "timestamped",
+            "debugger",
+            "planet",
+            "explanation",
+            "goalie",
+            "logo",
+        ];
+        for key in keys {
+            assert_eq!(class(key, &json!("x")), (Important, "default".to_owned()), "{key}");
+        }
+        assert_eq!(class("goalsScored", &json!(3)).0, Important, "of another kind");
+        assert_eq!(class("decisionTree", &json!("x")).0, Important);
+    }
+
+    #[test]
+    fn a_time_is_bookkeeping_only_where_there_is_one() {
+        for time in [
+            json!(1_767_225_600),
+            json!(1_767_225_600_000u64),
+            json!("2026-01-01T00:00:00Z"),
+            json!("2026-01-01 10:00"),
+        ] {
+            assert_eq!(class("startedAt", &time).0, Ephemeral, "{time}");
+        }
+        for other in [json!("the left side"), json!(7), json!(null), json!(["2026-01-01T00:00:00Z"])] {
+            assert_eq!(class("startedAt", &other).0, Important, "{other}");
+        }
+        assert_eq!(class("at", &json!(1_767_225_600)).0, Important);
+    }
+
+    #[test]
+    fn what_a_value_says_can_bind_and_its_length_makes_it_useful() {
+        for text in [
+            "The user wants a dark theme",
+            "we decided to use SQLite",
+            "You must not delete the table",
+            "Decision: ship on Friday",
+            "Do not touch the generated files",
+        ] {
+            assert_eq!(class("note", &json!(text)).0, Critical, "{text}");
+            assert_eq!(class("note", &json!({ "deep": [text] })).0, Critical, "{text}");
+            assert_eq!(class("errorMessage", &json!(text)).0, Important, "what is quoted binds nobody: {text}");
+            assert_eq!(class("userMessage", &json!(text)).0, Critical, "what the user says does: {text}");
+        }
+        assert_eq!(class("note", &json!("x ".repeat(300))), (Useful, "content: long".to_owned()));
+        assert_eq!(class("note", &json!(vec!["xxxx"; 100])).0, Useful);
+        assert_eq!(class("note", &json!("x ".repeat(100))), (Important, "default".to_owned()));
+    }
+
+    #[test]
+    fn content_alone_makes_nothing_ephemeral() {
+        let log = "2026-01-01T00:00:00Z DEBUG worker took job\n";
+        let values = [
+            json!(log),
+            json!(log.repeat(50)),
+            json!({ "debug": log, "timestamp": 1_767_225_600 }),
+            json!("temp tmp log debug timestamp"),
+            json!("2026-01-01T00:00:00Z"),
+            json!(1_767_225_600_000u64),
+            json!([]),
+            json!(""),
+            json!(null),
+        ];
+        for value in values {
+            for key in ["toolOutput", "x", "", "⋯"] {
+                let (class, rule) = class(key, &value);
+                assert_ne!(class, Ephemeral, "{key}: {value}: {rule}");
+            }
+        }
+        assert_eq!(class("toolOutput", &json!(log.repeat(50))).0, Useful);
+    }
+
+    #[test]
+    fn every_verdict_names_its_rule_and_the_first_that_matches_counts() {
+        let rule = |pattern: &str, class: Class, reason: Option<&str>| ContextRule {
+            pattern: pattern.to_owned(),
+            class,
+            reason: reason.map(str::to_owned),
+        };
+        let all = [
+            rule("^debug[12]$", Useful, Some("wanted")),
+            rule("2$", Important, None),
+            rule("3$", Important, None),
+            rule("^$", Ephemeral, None),
+        ];
+        let rules = Rules::new(&["debug1".to_owned(), "⋯".to_owned()], &all).unwrap();
+        let check = |key: &str, class: Class, rule: &str| {
+            assert_eq!(classify(key, &json!("x"), &rules), Verdict { class, rule: rule.to_owned() }, "{key}");
+        };
+        check("debug1", Critical, "marked critical");
+        check("⋯", Critical, "marked critical");
+        check("debug2", Useful, "wanted");
+        check("debug3", Important, "contextRules: 3$");
+        check("debug4", Ephemeral, "key: debug");
+        check("userGoal", Critical, "key: user goal");
+        check("other", Important, "default");
+        check("", Ephemeral, "contextRules: ^$");
+        let error = Rules::new(&[], &[rule("(", Useful, None)]).unwrap_err();
+        assert!(error.contains("`(`"), "{error}");
+    }
+}

@@ -161,6 +161,8 @@ impl View<'_> {
     /// what is critical is left, whatever it takes.
     fn fit(mut self, mut spare: usize) -> (Map<String, Value>, usize) {
         let budget = self.tokens_max;
+        let is_wanted = |key: &&Loose<'_>| !(self.request.drops_ephemeral && key.class == Class::Ephemeral);
+        let needed: usize = self.loose.iter().filter(is_wanted).map(|key| key.tokens).sum();
         let (mut good, mut step) = (None, 0);
         loop {
             let context = self.spend(spare);
@@ -179,7 +181,8 @@ impl View<'_> {
                 (false, None) => step = 0,
             }
             match good {
-                Some(good) if step * 64 < budget || spare == 0 => return good,
+                // With more to spare than is needed the view would be the same again.
+                Some(good) if spare >= needed || step * 64 < budget || spare == 0 => return good,
                 Some(_) => spare += step,
                 None => spare = spare.saturating_sub((tokens - budget).max(spare / 64)),
             }

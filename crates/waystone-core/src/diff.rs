@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use similar::TextDiff;
 
 use crate::api::{Change, ChangeKind};
+use crate::canon::hash_value;
 
 /// A changed value is shown as a diff from this length on.
 const LONG_CHARS: usize = 200;
@@ -22,7 +23,7 @@ pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Chan
             after: Some(new.clone()),
             diff: None,
         }),
-        Some(old) if old == new => None,
+        Some(old) if old == new || is_equal(old, new) => None,
         Some(old) => Some(change(key, old, new)),
     });
     let gone = before.iter().filter(|(key, _)| !after.contains_key(*key)).map(|(key, old)| Change {
@@ -35,6 +36,11 @@ pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Chan
     now.chain(gone).collect()
 }
 
+/// As a save has it: 1.0 is 1.
+fn is_equal(old: &Value, new: &Value) -> bool {
+    hash_value(old).is_some_and(|hash| hash_value(new) == Some(hash))
+}
+
 fn change(key: &str, old: &Value, new: &Value) -> Change {
     let (old_text, new_text) = (text_of(old), text_of(new));
     let kind = ChangeKind::Changed;
@@ -43,8 +49,8 @@ fn change(key: &str, old: &Value, new: &Value) -> Change {
     }
     let lines = TextDiff::configure().timeout(EFFORT_MAX).diff_lines(&old_text, &new_text);
     let diff = lines.unified_diff().context_radius(2).missing_newline_hint(false).to_string();
-    // Two texts that have little in common are shorter side by side.
-    if diff.len() > old_text.len() + new_text.len() {
+    // Two texts that have little in common are shorter side by side; a list and its text have all in common.
+    if diff.is_empty() || diff.len() > old_text.len() + new_text.len() {
         return Change { key: key.to_owned(), kind, before: Some(old.clone()), after: Some(new.clone()), diff: None };
     }
     Change { key: key.to_owned(), kind, before: None, after: None, diff: Some(diff) }

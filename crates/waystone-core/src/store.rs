@@ -203,6 +203,9 @@ pub trait Store: Send + Sync {
     /// Takes a mark away. False if there is none.
     async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool>;
 
+    /// The marks and rules of a session, deleted or not: its checkpoints load by their ids.
+    async fn find_rules(&self, scope: &Scope, session: &SessionId) -> Result<(Vec<String>, Vec<ContextRule>)>;
+
     /// The session that the scope's actor last saved in a project.
     async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>>;
 

@@ -31,8 +31,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::Result;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
-    UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
+    Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
@@ -224,6 +224,11 @@ impl Store for Sqlite {
     async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool> {
         let (scope, session, key) = (scope.clone(), session.clone(), key.to_owned());
         self.writer.write(move |db| mark::remove(db, &scope, &session, &key, at)).await
+    }
+
+    async fn find_rules(&self, scope: &Scope, session: &SessionId) -> Result<(Vec<String>, Vec<ContextRule>)> {
+        let (scope, session) = (scope.clone(), session.clone());
+        self.readers.read(move |db| mark::find_rules(db, &scope, &session)).await
     }
 
     async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>> {

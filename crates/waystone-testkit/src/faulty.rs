@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage, Status,
-    UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
+    Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
@@ -177,6 +177,11 @@ impl Store for FaultyStore {
         let unmarked = self.inner.unmark_critical(scope, session, key, at).await?;
         self.step()?;
         Ok(unmarked)
+    }
+
+    async fn find_rules(&self, scope: &Scope, session: &SessionId) -> Result<(Vec<String>, Vec<ContextRule>)> {
+        self.step()?;
+        self.inner.find_rules(scope, session).await
     }
 
     async fn find_own_session(&self, scope: &Scope, project: &ProjectId) -> Result<Option<SessionId>> {

@@ -16,7 +16,7 @@ use crate::api::{
     ShortenedKey, Strategy, Survival, View, ViewReport, Weights,
 };
 use crate::canon::Hash;
-use crate::classify::{Rules, classify_all};
+use crate::classify::{Rules, classify, classify_all};
 use crate::compress::{self, Budget, Compressed, Fate, compress};
 use crate::error::{Error, Quota, Result};
 use crate::handle::{Handle, Holder};
@@ -124,10 +124,10 @@ impl Engine {
     }
 
     async fn source_of(&self, scope: &Scope, loaded: &LoadedCheckpoint) -> Result<Source> {
-        let rules = self.rules_of(scope, &loaded.checkpoint.session_id).await?;
+        let (marks, rules) = self.store.find_rules(scope, &loaded.checkpoint.session_id).await?;
         Ok(Source {
             context: super::checkpoint::parse_context(&loaded.context)?,
-            rules,
+            rules: self.rules(&marks, &rules)?,
             checkpoint: Some(loaded.id.clone()),
             session: Some(loaded.checkpoint.session_id.clone()),
             given: None,
@@ -149,7 +149,14 @@ impl Engine {
         Ok(View { warnings, ..made.view })
     }
 
-    fn make_view(&self, source: Source, wish: &Wish) -> Result<Made> {
+    fn make_view(&self, mut source: Source, wish: &Wish) -> Result<Made> {
+        // In another order the same members have other tokens: the view is counted in its own, what it was made of in the one it had.
+        let mut tokens_before = None;
+        if wish.is_by_class {
+            let text = Value::from(source.context.clone()).to_string();
+            tokens_before = Some(self.counts.spread(&text, &[text.len()]).iter().sum());
+            source.context = by_class(source.context, &source.rules);
+        }
         let verdicts = classify_all(&source.context, &source.rules);
         let compressed = compress(
             &compress::Request {
@@ -187,22 +194,15 @@ impl Engine {
         }
         let rules = verdicts.iter().map(|(key, verdict)| ((*key).to_owned(), verdict.rule.clone())).collect();
         let report = ViewReport {
-            tokens_before: compressed.tokens_before as u64,
+            tokens_before: tokens_before.unwrap_or(compressed.tokens_before) as u64,
             tokens_after: compressed.tokens_after as u64,
             classes,
             rules,
             survival,
             over_budget: compressed.tokens_after > compressed.tokens_max,
         };
-        let mut context = compressed.context;
-        if wish.is_by_class {
-            let class_of: BTreeMap<&str, Class> = verdicts.iter().map(|(key, verdict)| (*key, verdict.class)).collect();
-            let mut members: Vec<(String, Value)> = context.into_iter().collect();
-            members.sort_by_key(|(key, _)| class_of.get(key.as_str()).copied());
-            context = members.into_iter().collect();
-        }
         let view = View {
-            context,
+            context: compressed.context,
             checkpoint_id: source.checkpoint,
             session_id: source.session,
             report,
@@ -220,6 +220,13 @@ impl Engine {
         }
         Ok(NewContext { hash, packed, at: self.clock.now(), total_bytes_max: 0 })
     }
+}
+
+/// The same members, those of the higher class first.
+fn by_class(context: Map<String, Value>, rules: &Rules) -> Map<String, Value> {
+    let mut members: Vec<(String, Value)> = context.into_iter().collect();
+    members.sort_by_cached_key(|(key, value)| classify(key, value, rules).class);
+    members.into_iter().collect()
 }
 
 struct Made {

@@ -5,7 +5,11 @@
 mod boundary;
 mod checkpoint;
 mod delta;
+mod diff;
 mod fault;
+mod handle;
+mod mark;
 mod mirror;
 mod repair;
 mod session;
+mod view;

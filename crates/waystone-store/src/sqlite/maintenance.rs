@@ -254,6 +254,47 @@ mod tests {
         h.check_invariants().await;
     }
 
+    #[tokio::test]
+    async fn a_context_that_came_with_a_view_is_kept_for_its_time_from_its_last_use_on() {
+        let h = Harness::new();
+        let view = async |text: &str| {
+            let context = json!({ "text": text.repeat(500) });
+            let request = serde_json::from_value(json!({ "context": context, "targetTokens": 20 })).unwrap();
+            h.engine.compress_context(&h.scope, request).await.unwrap().next.unwrap().arguments["handle"].clone()
+        };
+        let expand = async |handle: &serde_json::Value| {
+            upkeep(&h).expire().unwrap();
+            let request = serde_json::from_value(json!({ "handle": handle })).unwrap();
+            h.engine.expand_handle(&h.scope, request).await.map(|_| ()).map_err(|error| error.code())
+        };
+        let size = async || h.engine.status(&h.scope).await.unwrap().total_size_bytes;
+        let (once, again) = (view("once is enough ").await, view("and again ").await);
+        let both = size().await;
+        h.clock.advance_ms(CONTEXT_LIFE_MS);
+        assert_eq!((expand(&once).await, expand(&again).await), (Ok(()), Ok(())), "seven days are not over");
+        assert_eq!(view("and again ").await, again);
+        h.clock.advance_ms(1);
+        assert_eq!((expand(&once).await, expand(&again).await), (Err("HANDLE_NOT_FOUND"), Ok(())));
+        assert!((1..both).contains(&size().await), "what is gone does not count any more");
+        h.clock.advance_ms(CONTEXT_LIFE_MS);
+        assert_eq!((expand(&again).await, size().await), (Err("HANDLE_NOT_FOUND"), 0));
+        h.check_invariants().await;
+    }
+
+    #[tokio::test]
+    async fn more_contexts_than_are_removed_at_once_are_forgotten_too() {
+        let h = Harness::new();
+        for n in 0..=EXPIRE_CONTEXTS {
+            let context = json!({ "text": format!("{n} ").repeat(50) });
+            let request = serde_json::from_value(json!({ "context": context, "targetTokens": 5 })).unwrap();
+            h.engine.compress_context(&h.scope, request).await.unwrap();
+        }
+        h.clock.advance_ms(CONTEXT_LIFE_MS + 1);
+        upkeep(&h).expire().unwrap();
+        assert_eq!(h.engine.status(&h.scope).await.unwrap().total_size_bytes, 0);
+        h.check_invariants().await;
+    }
+
     /// Behind an event that stays all stay: who reads on from the one before would not be told that it missed some.
     #[tokio::test]
     async fn events_are_forgotten_from_the_old_end_only() {

@@ -78,6 +78,16 @@ pub(crate) fn set_rules(
     mark_changed(db, scope, id, seq)
 }
 
+/// What is said of a session's keys, whether it is deleted or not.
+pub(crate) fn find_rules(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<(Vec<String>, Vec<ContextRule>)> {
+    let found: Option<(String, String)> = db
+        .prepare_cached("SELECT critical_keys, context_rules FROM session WHERE space = ?1 AND id = ?2")?
+        .query_row(params![scope.space, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (keys, rules) = found.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+    Ok((serde_json::from_str(&keys).unwrap_or_default(), serde_json::from_str(&rules).unwrap_or_default()))
+}
+
 /// The session that the actor last saved in the project, if that was not too long ago.
 pub(crate) fn find_own_session(db: &Connection, scope: &Scope, project: &ProjectId) -> DbResult<Option<SessionId>> {
     let found: Option<String> = db
