@@ -4,6 +4,7 @@
 
 mod boundary;
 mod checkpoint;
+mod class;
 mod delta;
 mod diff;
 mod fault;
