@@ -182,7 +182,7 @@ impl View<'_> {
             }
             match good {
                 // With more to spare than is needed the view would be the same again.
-                Some(good) if spare >= needed || step * 64 < budget || spare == 0 => return good,
+                Some(good) if spare >= needed || step * 32 < budget || spare == 0 => return good,
                 Some(_) => spare += step,
                 None => spare = spare.saturating_sub((tokens - budget).max(spare / 64)),
             }
