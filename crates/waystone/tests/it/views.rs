@@ -131,9 +131,7 @@ fn a_person_sees_a_view_and_what_became_of_each_key() {
     let id = saved["checkpointId"].as_str().unwrap();
 
     for arguments in [
-        &["checkpoint", "view", id, "--tokens", "400"][..],
-        &["checkpoint", "view", "--latest", "s", "--ratio", "4", "--strategy", "extractive", "--goal", "file_7.rs"],
-        &["checkpoint", "view", "--tokens", "400"],
+        &["checkpoint", "view", "--latest", "s", "--ratio", "4", "--strategy", "extractive", "--goal", "file_7.rs"][..],
         &["checkpoint", "view", "--file", file, "--tokens", "400", "--prioritize", "--weights", r#"{"USEFUL":60}"#],
         &["checkpoint", "show", id, "--max-tokens", "400"],
     ] {
@@ -157,7 +155,7 @@ fn a_person_sees_a_view_and_what_became_of_each_key() {
     let line = printed(&run(&["expand", &format!("{notes}?lines=3-3")]));
     assert_eq!(line, "note step 2 reads file_2.rs and says something\n");
     assert_eq!(printed(&run(&["expand", &notes, "--offset", "5", "--limit", "6"])), "step 0\n");
-    let warned = run(&["checkpoint", "view", id, "--tokens", "1"]);
+    let warned = run(&["checkpoint", "view", "--tokens", "1"]);
     assert!(printed(&warned).contains("ship it"));
     assert!(String::from_utf8_lossy(&warned.stderr).contains("CRITICAL alone"), "too small a budget is said");
 }
