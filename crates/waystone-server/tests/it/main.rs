@@ -12,3 +12,4 @@ mod mcp;
 mod parity;
 mod sessions;
 mod turns;
+mod views;

@@ -7,7 +7,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
 use super::failure::Failure;
-use super::render::{Out, bytes, confirm, count, fields, short, table, time};
+use super::render::{Out, bytes, confirm, count, fields, plain, short, table, time};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -120,7 +120,9 @@ pub(crate) async fn run(
         }
         Command::Class { session, key } => {
             let found = engine.find_class(scope, session, key).await?;
-            out.print(&found, |found| format!("{} ({})", format!("{:?}", found.class).to_uppercase(), found.rule))
+            out.print(&found, |found| {
+                format!("{} ({})", format!("{:?}", found.class).to_uppercase(), plain(&found.rule))
+            })
         }
         Command::Delete { session, yes } => {
             if !yes {
@@ -158,7 +160,7 @@ fn show(session: &Session) -> String {
 /// What became of a mark; one that is not there is a failure to a person.
 fn tell(marked: MarkedCritical, out: &Out) -> anyhow::Result<()> {
     match marked.status {
-        MarkStatus::Success => out.print(&marked, |marked| marked.message.clone()),
+        MarkStatus::Success => out.print(&marked, |marked| plain(&marked.message)),
         MarkStatus::KeyNotFound => {
             let hint = "`waystone checkpoint show --latest SESSION` shows its keys".to_owned();
             Err(Failure { code: "KEY_NOT_FOUND", message: marked.message, hint }.into())

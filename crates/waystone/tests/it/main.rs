@@ -8,3 +8,4 @@ mod durability;
 mod failure;
 mod mcp;
 mod processes;
+mod views;
