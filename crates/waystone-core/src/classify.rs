@@ -250,21 +250,28 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant")
 }
 
-/// What text says that binds: a wish of the user, a decision, a prohibition.
-static BINDING: LazyLock<RegexSet> = LazyLock::new(|| {
+/// What text says that is a wish.
+static WISH: LazyLock<RegexSet> = LazyLock::new(|| {
     let cues = [
         r"(?i)\b(user|customer|client) (\w+ )?(wants?|requires?|needs|insists|confirmed|asked|prefers|expects)\b",
+        r"(?i)\bi (want|need)\b",
+        r"(?i)\bbenutzer (will|möchte|braucht)\b",
+    ];
+    RegexSet::new(cues).expect("the cues are constants")
+});
+
+/// What text says that binds whoever goes on: a decision, a demand, a prohibition.
+static BINDING: LazyLock<RegexSet> = LazyLock::new(|| {
+    let cues = [
         r"(?i)\b(we|they|team|board|group|i) (have |has )?(decided|agreed|chose)\b",
         r"(?i)\bdecision:",
         r"(?i)\brequirements?\b",
         r"(?i)\bmust (never|not)\b",
         r"(?i)\bessential that\b",
         r"(?i)\bunder (any|no) circumstances\b",
-        r"(?i)\bi (want|need)\b",
         r"(?i)^critical:",
         r"(?i)\b(do not|don't|never) (touch|change|modify|edit|delete|remove|rename|push|merge|deploy|break|use|run|send)\b",
         r"(?i)^(do not|don't|never|always) \w+ (the|any|a|an|in|to|on|without)\b",
-        r"(?i)\bbenutzer (will|möchte|braucht)\b",
     ];
     RegexSet::new(cues).expect("the cues are constants")
 });
@@ -294,7 +301,7 @@ pub(crate) fn is_binding(text: &str) -> bool {
 
 fn binds(value: &Value) -> bool {
     match value {
-        Value::String(text) => is_binding(text),
+        Value::String(text) => is_binding(text) || WISH.is_match(text),
         Value::Array(items) => items.iter().any(binds),
         Value::Object(map) => map.values().any(binds),
         _ => false,

@@ -209,8 +209,8 @@ impl View<'_> {
         let (important, useful, ephemeral) = (need(Class::Important), need(Class::Useful), need(Class::Ephemeral));
         let sum = weights.important + weights.useful + weights.ephemeral;
         let share = |weight: f64| (spare as f64 * weight / sum) as usize;
-        // EPHEMERAL gives up three quarters, then USEFUL a half, before a class of more worth gives up anything.
-        let least = share(weights.ephemeral).min(ephemeral / 4);
+        // EPHEMERAL gives up all but a sixteenth, then USEFUL a half, before a class of more worth gives up anything.
+        let least = share(weights.ephemeral).min(ephemeral / 16);
         let ephemeral = match self.request.drops_ephemeral {
             true => 0,
             false => spare.saturating_sub(important + useful).max(least).min(ephemeral),

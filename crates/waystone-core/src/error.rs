@@ -28,8 +28,8 @@ pub enum Error {
     Forbidden(String),
     #[error("there is nothing at {0}")]
     NotFound(String),
-    #[error("there is nothing behind the handle `{0}`")]
-    HandleNotFound(String),
+    #[error("there is nothing behind the handle `{handle}`: {why}")]
+    HandleNotFound { handle: String, why: String },
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
     #[error("{0}")]
     InvalidParameter(String),
@@ -177,11 +177,9 @@ impl Error {
                 ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
             }
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
-            Self::HandleNotFound(_) => (
-                "HANDLE_NOT_FOUND",
-                404,
-                "make the view anew: a checkpoint may have been removed, and a context that was given is kept for 7 days",
-            ),
+            Self::HandleNotFound { .. } => {
+                ("HANDLE_NOT_FOUND", 404, "use a handle as a view gave it, or go from one that leads somewhere")
+            }
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
@@ -225,7 +223,7 @@ impl Error {
             Self::PayloadTooLarge { actual, max, .. } => json!({ "actualBytes": actual, "maxBytes": max }),
             Self::QuotaExceeded(quota) => json!({ "setting": quota.setting() }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
-            Self::HandleNotFound(handle) => json!({ "handle": handle }),
+            Self::HandleNotFound { handle, .. } => json!({ "handle": handle }),
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)

@@ -24,7 +24,8 @@ pub struct Survivors {
 }
 
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"\b[A-Z]\w*(Error|Exception)\b|^\s*(error|Error|ERROR|fatal|FAILED|FAIL)\b|\bpanicked at\b";
+    let pattern =
+        r"\b[A-Z]\w*(Error|Exception)\b|^\s*(error|Error|ERROR|fatal|FAILED|FAIL)\b|\b(ERROR|FATAL)\b|\bpanicked at\b";
     Regex::new(pattern).expect("the pattern is a constant")
 });
 static DECISION: LazyLock<Regex> = LazyLock::new(|| {
@@ -37,6 +38,8 @@ static TASK: LazyLock<Regex> =
 /// Who says something in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaker {
+    /// Who tells the agent how to work.
+    System,
     User,
     Agent,
 }
@@ -44,7 +47,7 @@ pub(crate) enum Speaker {
 /// Why a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// A wish, a constraint or a decision.
+    /// A constraint or a decision.
     Binding,
     /// Something that is still to do.
     Task,
@@ -52,10 +55,10 @@ pub(crate) enum Anchor {
     Error,
 }
 
-/// Why a line matters, if it does by what it says. A wish is the user's; what a tool printed binds nobody.
+/// Why a line matters, if it does by what it says. What a tool printed binds nobody, and what the agent says only if it decides.
 pub(crate) fn anchor(line: &str, speaker: Option<Speaker>) -> Option<Anchor> {
     let binds = match speaker {
-        Some(Speaker::User) => is_binding(line),
+        Some(Speaker::System | Speaker::User) => is_binding(line),
         Some(Speaker::Agent) => DECISION.is_match(line),
         None => false,
     };
@@ -70,6 +73,7 @@ pub(crate) fn anchor(line: &str, speaker: Option<Speaker>) -> Option<Anchor> {
 /// Who says an item of an array, if it is a message.
 pub(crate) fn speaker(item: &Value) -> Option<Speaker> {
     match role(item)? {
+        "system" | "developer" => Some(Speaker::System),
         "user" | "human" => Some(Speaker::User),
         "assistant" | "agent" | "ai" => Some(Speaker::Agent),
         _ => None,

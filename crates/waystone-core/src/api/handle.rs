@@ -9,7 +9,8 @@ use serde_json::Value;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpandHandle {
-    /// Such as `ws:checkpoint:<id>#/key`; `?lines=10-20` or `?bytes=0-1000` behind it names a part.
+    /// Such as `ws:checkpoint:<id>#/key`. One may go deeper, as in `#/messages/12/content`; `?lines=10-20` or `?bytes=0-1000` behind it
+    /// names a part.
     pub handle: String,
     /// How many characters to skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Which units stay: first the newest as they are, then those with an anchor, then by what they add per token, and with
+//! Which units stay: first those with an anchor, then the newest as they are, then by what they add per token, and with
 //! what room is left the newest of the rest.
 //!
 //! An entity counts once: what is already in view adds nothing. Gains only fall as units are chosen, so a queue that looks again at
@@ -8,11 +8,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::unit::Cut;
+use crate::survive::Anchor;
 
 /// Of the budget, for the newest items, whole.
 const NEWEST_SHARE: f32 = 0.3;
 /// Of the budget, for units with an anchor.
-const ANCHOR_SHARE: f32 = 0.05;
+const ANCHOR_SHARE: f32 = 0.2;
 /// What a mark for what is left out costs, half on each side of a unit.
 const HALF_MARK_TOKENS: f32 = 1.0;
 
@@ -49,8 +50,8 @@ pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize) -> Choice {
     };
     let budget = tokens_max as f32;
     chooser.take_request(budget);
-    chooser.take_newest(budget * NEWEST_SHARE);
     chooser.take_anchors(budget * ANCHOR_SHARE, budget);
+    chooser.take_newest(budget * NEWEST_SHARE);
     chooser.take_best(budget);
     chooser.take_rest(budget);
     chooser.choice
@@ -89,6 +90,7 @@ impl Chooser<'_> {
 
     /// Whole items from the newest on, up to one that does not fit or is mostly JSON.
     fn take_newest(&mut self, share: f32) {
+        let limit = self.spent + share;
         let mut end = self.cut.units.len();
         while end > 0 {
             let item = self.cut.units[end - 1].item;
@@ -96,7 +98,7 @@ impl Chooser<'_> {
             let is_new = |unit: &usize| !self.choice.has(*unit);
             let new: Vec<usize> = (start..end).filter(is_new).collect();
             let cost: f32 = new.iter().map(|unit| self.cost(*unit)).sum();
-            if self.cut.dense.contains(&item) || self.spent + cost > share {
+            if self.cut.dense.contains(&item) || self.spent + cost > limit {
                 return;
             }
             new.into_iter().for_each(|unit| self.take(unit));
@@ -104,13 +106,21 @@ impl Chooser<'_> {
         }
     }
 
-    /// The newest first.
+    /// What binds, then the newest error, then what is to do, of each the newest first. The first that fits is always taken.
     fn take_anchors(&mut self, share: f32, budget: f32) {
         let limit = (self.spent + share).min(budget);
-        for unit in (0..self.cut.units.len()).rev() {
-            let is_wanted = self.cut.units[unit].anchor.is_some() && !self.cut.units[unit].is_repeat;
-            if is_wanted && !self.choice.has(unit) && self.spent + self.cost(unit) <= limit {
-                self.take(unit);
+        for kind in [Anchor::Binding, Anchor::Error, Anchor::Task] {
+            let mut is_first = true;
+            for unit in (0..self.cut.units.len()).rev() {
+                let found = &self.cut.units[unit];
+                if found.anchor != Some(kind) || found.is_repeat || self.choice.has(unit) {
+                    continue;
+                }
+                let limit = if is_first { budget } else { limit };
+                if self.spent + self.cost(unit) <= limit {
+                    self.take(unit);
+                    is_first = false;
+                }
             }
         }
     }

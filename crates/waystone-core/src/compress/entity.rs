@@ -89,12 +89,12 @@ impl Entities {
         }
     }
 
-    /// What each is worth in the end. What `goal` names counts double.
+    /// What each is worth in the end. What `goal` names counts five times.
     pub(super) fn worths(&self, goal: Option<&str>) -> Vec<f32> {
         let mut worths: Vec<f32> = self.all.iter().map(Entity::weigh).collect();
         for named in goal.into_iter().flat_map(|goal| ENTITY.find_iter(goal)) {
             if let Some(id) = self.ids.get(named.as_str()) {
-                worths[*id] *= 2.0;
+                worths[*id] *= 5.0;
             }
         }
         worths

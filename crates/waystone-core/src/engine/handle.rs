@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Engine;
 use crate::api::{ExpandHandle, ExpandedHandle, LoadCheckpoint};
 use crate::error::{Error, Result};
-use crate::handle::{Handle, Holder, text_of};
+use crate::handle::{Handle, Holder, Range, text_of};
 use crate::offload::offload_unless;
 use crate::pack::unpack;
 use crate::store::Scope;
@@ -17,18 +17,19 @@ impl Engine {
         if request.limit == Some(0) {
             return Err(Error::InvalidInput("limit is 0, it must be at least 1".to_owned()));
         }
-        let missing = || Error::HandleNotFound(request.handle.clone());
+        let missing = |why: &str| not_found(&request, why.to_owned());
         let text = match &handle.holder {
             Holder::Checkpoint(id) => {
                 let wanted = LoadCheckpoint { checkpoint_id: Some(id.clone()), ..LoadCheckpoint::default() };
                 let loaded = match self.load_checkpoint(scope, wanted).await {
-                    Err(Error::CheckpointNotFound(_)) => return Err(missing()),
+                    Err(Error::CheckpointNotFound(_)) => return Err(missing("there is no such checkpoint")),
                     loaded => loaded?,
                 };
                 loaded.context.get().as_bytes().to_vec()
             }
             Holder::Context(hash) => {
-                let packed = self.store.find_context(scope, *hash).await?.ok_or_else(missing)?;
+                let packed = self.store.find_context(scope, *hash).await?;
+                let packed = packed.ok_or_else(|| missing("one that was given with a request is kept for 7 days"))?;
                 offload_unless(false, move || {
                     unpack(&[packed], &[]).map_err(|damage| Error::broken(damage.to_string()))
                 })
@@ -38,19 +39,34 @@ impl Engine {
         let warnings = self.warnings();
         offload_unless(false, move || {
             let context = crate::json::parse_trusted(&text).map_err(|error| Error::broken(error.to_string()))?;
-            let value =
-                context.pointer(&handle.pointer).ok_or_else(|| Error::HandleNotFound(request.handle.clone()))?;
+            let value = context.pointer(&handle.pointer).ok_or_else(|| not_found(&request, what_is_there(&context)))?;
             part(value, &handle, &request).map(|expanded| ExpandedHandle { warnings, ..expanded })
         })
         .await?
     }
 }
 
+fn not_found(request: &ExpandHandle, why: String) -> Error {
+    Error::HandleNotFound { handle: request.handle.clone(), why }
+}
+
+/// The keys that a pointer may begin with, as many as one reads.
+fn what_is_there(context: &Value) -> String {
+    const SHOWN_MAX: usize = 20;
+    let keys: Vec<&str> = context.as_object().into_iter().flat_map(|map| map.keys()).map(String::as_str).collect();
+    let more = if keys.len() > SHOWN_MAX { ", …" } else { "" };
+    format!("the context has the keys {}{more}", keys[..keys.len().min(SHOWN_MAX)].join(", "))
+}
+
 fn part(value: &Value, handle: &Handle, request: &ExpandHandle) -> Result<ExpandedHandle> {
-    let text = text_of(value);
-    let missing = || Error::HandleNotFound(request.handle.clone());
+    // Lines of a value that is not text are those that people see of it.
+    let text = match (value, handle.range) {
+        (Value::String(_), _) | (_, None | Some(Range::Bytes(..))) => text_of(value),
+        (other, Some(Range::Lines(..))) => serde_json::to_string_pretty(other).unwrap_or_default().into(),
+    };
+    let outside = || format!("it has {} lines and {} bytes", text.split('\n').count(), text.len());
     let text = match handle.range {
-        Some(range) => range.of(&text).ok_or_else(missing)?,
+        Some(range) => range.of(&text).ok_or_else(|| not_found(request, outside()))?,
         None => &text,
     };
     let total_chars = text.chars().count() as u64;

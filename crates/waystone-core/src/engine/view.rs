@@ -142,8 +142,9 @@ impl Engine {
             self.store.keep_context(scope, new).await?;
         }
         let over = made.view.report.over_budget.then(|| {
-            let (tokens, keys) = (made.view.report.tokens_after, made.view.context.len());
-            format!("what is CRITICAL alone has {tokens} tokens in {keys} keys: the view holds exactly that")
+            let (tokens, asked) = (made.view.report.tokens_after, made.tokens_max);
+            let keys = made.view.context.keys().map(|key| format!("`{key}`")).take(5).collect::<Vec<_>>().join(", ");
+            format!("{asked} tokens were asked for, and what is CRITICAL alone has {tokens}: the view holds exactly that, {keys}")
         });
         let warnings = self.warnings().into_iter().chain(over).collect();
         Ok(View { warnings, ..made.view })
@@ -209,7 +210,7 @@ impl Engine {
             next,
             warnings: Vec::new(),
         };
-        Ok(Made { view, to_keep })
+        Ok(Made { view, to_keep, tokens_max: compressed.tokens_max })
     }
 
     fn pack_given(&self, text: &RawValue, hash: Hash) -> Result<NewContext> {
@@ -231,6 +232,7 @@ fn by_class(context: Map<String, Value>, rules: &Rules) -> Map<String, Value> {
 
 struct Made {
     view: View,
+    tokens_max: usize,
     to_keep: Option<NewContext>,
 }
 

@@ -14,8 +14,13 @@ use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
+        Route::new(Method::GET, "/api/handles", "expand_handle", find)
+            .summary("Get the original behind a handle, given in the query")
+            .query::<ExpandHandle>()
+            .replies::<ExpandedHandle>(200)
+            .errors(&[404, 422]),
         Route::new(Method::GET, "/api/handles/{handle}", "expand_handle", expand)
-            .summary("Get the original behind a handle; percent-encode it")
+            .summary("The same with the handle in the path, where each of its `#`, `/` and `?` is percent-encoded")
             .query::<Part>()
             .replies::<ExpandedHandle>(200)
             .errors(&[404, 422]),
@@ -35,12 +40,11 @@ struct Part {
     limit: Option<u64>,
 }
 
-async fn expand(
-    State(http): State<Http>,
-    Id(handle): Id<String>,
-    Query(part): Query<Part>,
-) -> Result<Response, HttpError> {
+async fn find(State(http): State<Http>, Query(request): Query<ExpandHandle>) -> Result<Response, HttpError> {
     let _turn = http.turns.reply().await;
-    let request = ExpandHandle { handle, offset: part.offset, limit: part.limit };
     large(http.engine.expand_handle(&http.scope(), request).await?).await
+}
+
+async fn expand(http: State<Http>, Id(handle): Id<String>, Query(part): Query<Part>) -> Result<Response, HttpError> {
+    find(http, Query(ExpandHandle { handle, offset: part.offset, limit: part.limit })).await
 }

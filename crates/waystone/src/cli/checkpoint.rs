@@ -20,7 +20,8 @@ use super::view::{ViewArguments, view};
 type Rules = Vec<ContextRule>;
 
 fn rules(text: &str) -> Result<Rules, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    serde_json::from_str(text)
+        .map_err(|error| format!("{error}; it is a list such as [{{\"pattern\": \"^api\", \"class\": \"USEFUL\"}}]"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,7 +134,7 @@ pub(crate) struct Save {
     /// A retry with the same key and the same request gets the first answer, for 24 hours
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,
-    /// Which class keys of a certain form have in views of the session, such as '[{"pattern": "^api", "class": "USEFUL"}]'
+    /// In place of the session's rules for views (--context-rules is for all sessions), such as '[{"pattern": "^api", "class": "USEFUL"}]'
     #[arg(long, value_name = "JSON", value_parser = rules)]
     rules: Option<Rules>,
     /// Save even if nothing changed

@@ -10,7 +10,8 @@ use super::render::{Out, plain_json, plain_text};
 
 #[derive(Debug, Args)]
 pub(crate) struct Expand {
-    /// Such as ws:checkpoint:<id>#/key, from a view; `?lines=10-20` or `?bytes=0-1000` behind it names a part
+    /// Such as ws:checkpoint:<id>#/key, from a view; it may go deeper, as in #/messages/12/content, and `?lines=10-20` or
+    /// `?bytes=0-1000` behind it names a part
     handle: String,
     /// How many characters to skip
     #[arg(long)]
@@ -23,6 +24,9 @@ pub(crate) struct Expand {
 pub(crate) async fn run(expand: Expand, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
     let request = ExpandHandle { handle: expand.handle, offset: expand.offset, limit: expand.limit };
     let expanded = engine.expand_handle(scope, request).await?;
+    if let (false, Some(next)) = (out.json, expanded.next_offset) {
+        super::warn(&[format!("there are {} characters; more: --offset {next}", expanded.total_chars)]);
+    }
     out.print(&expanded, |expanded| match &expanded.content {
         Value::String(text) => plain_text(text),
         other => plain_json(&serde_json::to_string_pretty(other).unwrap_or_default()),

@@ -1,7 +1,7 @@
 //! `waystone session`
 
 use clap::Subcommand;
-use waystone_core::api::{ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession};
+use waystone_core::api::{ContextRule, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
@@ -143,12 +143,18 @@ pub(crate) async fn run(
     }
 }
 
+fn rule(rule: &ContextRule) -> String {
+    format!("{} {}", rule.pattern, format!("{:?}", rule.class).to_uppercase())
+}
+
 fn show(session: &Session) -> String {
     fields(&[
         ("session", session.id.to_string()),
         ("project", session.project_id.to_string()),
         ("name", session.name.clone().unwrap_or_default()),
         ("tags", session.tags.join(", ")),
+        ("marked keys", session.critical_keys.join(", ")),
+        ("rules", session.context_rules.iter().map(rule).collect::<Vec<_>>().join(", ")),
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("created", session.created_at.to_string()),
         ("last used", session.last_accessed_at.to_string()),

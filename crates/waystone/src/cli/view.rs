@@ -10,7 +10,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 
 use super::file::read_context;
-use super::render::{Out, plain_json, table};
+use super::render::{Out, plain_json, short, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArguments {
@@ -44,7 +44,8 @@ pub(crate) struct ViewArguments {
 }
 
 fn weights(text: &str) -> Result<Weights, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    serde_json::from_str(text)
+        .map_err(|error| format!("{error}; it is an object such as {{\"IMPORTANT\": 60, \"USEFUL\": 10}}"))
 }
 
 /// Makes the view that was asked for, and prints it.
@@ -87,7 +88,11 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
 }
 
 fn show(view: &View) -> String {
-    format!("{}\n\n{}", pretty(&view.context), report(&view.report))
+    let source = match (&view.checkpoint_id, &view.session_id) {
+        (Some(checkpoint), Some(session)) => format!("checkpoint {checkpoint} of session {session}\n"),
+        _ => String::new(),
+    };
+    format!("{}\n\n{source}{}", pretty(&view.context), report(&view.report))
 }
 
 pub(crate) fn pretty(context: &Map<String, Value>) -> String {
@@ -101,25 +106,32 @@ pub(crate) fn report(report: &ViewReport) -> String {
         class.map(|(class, _)| format!("{class:?}").to_uppercase()).unwrap_or_default()
     };
     let survival = &report.survival;
-    let row = |key: &str, fate: String, handle: &str| {
+    let row = |key: &str, fate: String| {
         let rule = report.rules.get(key).cloned().unwrap_or_default();
-        vec![key.to_owned(), class_of(key), rule, fate, handle.to_owned()]
+        vec![short(key), class_of(key), fate, short(&rule)]
     };
-    let kept = survival.kept.iter().map(|key| row(key, "kept".to_owned(), ""));
+    let kept = survival.kept.iter().map(|key| row(key, "whole".to_owned()));
     let shortened = survival
         .shortened
         .iter()
-        .map(|key| row(&key.key, format!("{} of {} tokens", key.tokens_after, key.tokens_before), &key.handle));
-    let dropped =
-        survival.dropped.iter().map(|key| row(&key.key, format!("left out, {} tokens", key.tokens), &key.handle));
+        .map(|key| row(&key.key, format!("{} of {} tokens", key.tokens_after, key.tokens_before)));
+    let dropped = survival.dropped.iter().map(|key| row(&key.key, format!("0 of {} tokens", key.tokens)));
+    let handles =
+        survival.shortened.iter().map(|key| &key.handle).chain(survival.dropped.iter().map(|key| &key.handle));
+    let rest = handles.into_iter().next().map(|handle| {
+        let holder = handle.split('#').next().unwrap_or_default();
+        format!("the rest: waystone expand '{holder}#/KEY'\n")
+    });
     let anchors = survival.anchors;
+    let anchors = match anchors.total {
+        0 => String::new(),
+        total => format!("; {} of {total} lines that matter most are in view", anchors.in_view),
+    };
     format!(
-        "{}\n{} of {} tokens; of {} lines that matter most {} are in view, {} one call away\n",
-        table(&["KEY", "CLASS", "RULE", "IN VIEW", "HANDLE"], kept.chain(shortened).chain(dropped)),
+        "{}\n{} of {} tokens{anchors}\n{}",
+        table(&["KEY", "CLASS", "IN VIEW", "BY RULE"], kept.chain(shortened).chain(dropped)),
         report.tokens_after,
         report.tokens_before,
-        anchors.total,
-        anchors.in_view,
-        anchors.by_handle,
+        rest.unwrap_or_default(),
     )
 }
