@@ -16,7 +16,7 @@ use waystone_testkit::Harness;
 use waystone_testkit::harness::context_of;
 
 /// How many contexts are looked at in one property. More find more, and take longer.
-const CASES: u32 = 10;
+const CASES: u32 = 8;
 
 async fn compress(h: &Harness, request: Value) -> Result<View> {
     h.engine.compress_context(&h.scope, serde_json::from_value(request).unwrap()).await
