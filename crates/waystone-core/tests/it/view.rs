@@ -267,7 +267,9 @@ fn every_key_has_one_class_and_one_fate_and_what_is_not_in_view_expands_to_the_o
         assert_eq!((&classed, &fated), (&keys, &keys));
         assert_eq!(report.rules.keys().collect::<Vec<_>>(), keys);
 
-        assert!(survival.kept.iter().all(|key| view[key].to_string() == case.context[key].to_string()));
+        for key in &survival.kept {
+            assert_eq!(view[key].to_string(), case.context[key].to_string(), "`{key}` is as it was");
+        }
         assert!(shortened.iter().all(|(key, _)| view[*key] != case.context[*key]));
         assert!(dropped.iter().all(|(key, _)| !view.contains_key(*key)));
         assert_eq!(view.len(), survival.kept.len() + shortened.len());
