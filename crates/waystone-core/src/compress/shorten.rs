@@ -103,7 +103,12 @@ fn render(node: &Node, units: &[Unit], choice: &Choice) -> Option<Value> {
                 }
             }
             if gap > 0 {
-                map.insert("⋯".to_owned(), gap.into());
+                // A member may have that name.
+                let mut key = "⋯".to_owned();
+                while members.iter().any(|(name, _)| *name == key) {
+                    key.push('⋯');
+                }
+                map.insert(key, gap.into());
             }
             (!is_empty).then(|| map.into())
         }

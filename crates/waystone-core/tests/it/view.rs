@@ -16,7 +16,7 @@ use waystone_testkit::Harness;
 use waystone_testkit::harness::context_of;
 
 /// How many contexts are looked at in one property. More find more, and take longer.
-const CASES: u32 = 10;
+const CASES: u32 = 8;
 
 async fn compress(h: &Harness, request: Value) -> Result<View> {
     h.engine.compress_context(&h.scope, serde_json::from_value(request).unwrap()).await
@@ -267,7 +267,9 @@ fn every_key_has_one_class_and_one_fate_and_what_is_not_in_view_expands_to_the_o
         assert_eq!((&classed, &fated), (&keys, &keys));
         assert_eq!(report.rules.keys().collect::<Vec<_>>(), keys);
 
-        assert!(survival.kept.iter().all(|key| view[key] == case.context[key]));
+        for key in &survival.kept {
+            assert_eq!(view[key].to_string(), case.context[key].to_string(), "`{key}` is as it was");
+        }
         assert!(shortened.iter().all(|(key, _)| view[*key] != case.context[*key]));
         assert!(dropped.iter().all(|(key, _)| !view.contains_key(*key)));
         assert_eq!(view.len(), survival.kept.len() + shortened.len());

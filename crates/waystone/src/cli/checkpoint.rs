@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value, json};
 use waystone_core::api::{
     Checkpoint, ContextRule, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
@@ -89,9 +89,9 @@ pub(crate) struct List {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").args(["checkpoint", "latest"]).required(true).multiple(false))]
 pub(crate) struct Show {
     /// Its id, from the list
-    #[arg(conflicts_with = "latest", required_unless_present = "latest")]
     checkpoint: Option<CheckpointId>,
     /// The newest checkpoint of this session
     #[arg(long, value_name = "SESSION")]

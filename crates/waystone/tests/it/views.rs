@@ -200,6 +200,30 @@ fn a_person_marks_keys_and_compares_checkpoints() {
 }
 
 #[test]
+fn rules_in_the_configuration_count_for_every_session() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));
+    std::fs::write(&file, r#"{"apiDump":"x","debugLog":"y"}"#).unwrap();
+    printed(&waystone(&data, &["checkpoint", "save", "s", file.to_str().unwrap()]));
+    let class = |key: &str| waystone(&data, &["session", "class", "s", key]);
+    assert_eq!(printed(&class("apiDump")), "IMPORTANT (default)\n");
+    let configure =
+        |rules: &str| std::fs::write(data.join("config.json"), format!(r#"{{"contextRules":{rules}}}"#)).unwrap();
+    configure(r#"[{"pattern":"^api","class":"EPHEMERAL","reason":"it can be fetched again"}]"#);
+    assert_eq!(printed(&class("apiDump")), "EPHEMERAL (it can be fetched again)\n");
+    assert_eq!(printed(&class("debugLog")), "EPHEMERAL (key: debug)\n");
+    for bad in
+        [r#"[{"pattern":"(","class":"USEFUL"}]"#, r#"[{"pattern":"x","class":"BEST"}]"#, r#"[{"pattern":"x"}]"#, "7"]
+    {
+        configure(bad);
+        let output = class("apiDump");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{bad}: {error}");
+        assert!(error.contains("contextRules"), "{bad}: {error}");
+    }
+}
+
+#[test]
 fn what_a_person_gets_wrong_has_a_hint_and_an_exit_code() {
     let directory = private_dir();
     let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));

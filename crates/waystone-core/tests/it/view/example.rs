@@ -190,6 +190,21 @@ async fn a_view_without_a_source_is_of_the_session_that_the_same_actor_saved_las
     assert_eq!(Value::from(view.context), json!({ "n": 2 }));
 }
 
+/// A mark for what was left out is ours, and takes no member's place.
+#[tokio::test]
+async fn a_member_that_is_named_like_a_mark_is_not_overwritten() {
+    let h = Harness::new();
+    let record = json!({ "⋯": 7, "one": lines(20, "one"), "two": lines(20, "two"), "three": lines(20, "three") });
+    for ratio in [1.5, 3.0, 6.0] {
+        let asked = json!({ "context": { "record": record }, "ratio": ratio, "strategy": "structural" });
+        let view = compress(&h, asked).await.unwrap();
+        if let Some(seen) = view.context.get("record") {
+            assert_eq!(seen["⋯"], 7, "{seen}");
+            assert!(seen.as_object().unwrap().len() < 5, "what was left out is counted under one more key: {seen}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_a_goal_names_is_kept_first() {
     let h = Harness::new();
