@@ -10,14 +10,21 @@ mod entity;
 mod shorten;
 mod unit;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
 use crate::api::{Class, Strategy, Weights};
 use crate::classify::Verdict;
+use crate::survive::Talk;
 use crate::tokens::{Counts, count, spread};
 use shorten::Pieces;
+
+/// What stands around a single item of a list: its brackets and the marks for what was left out.
+const MARKS_TOKENS: usize = 16;
+/// How often a view is made until it fits.
+const ROUNDS_MAX: usize = 64;
 
 /// What a view is made from.
 #[derive(Debug)]
@@ -68,6 +75,8 @@ struct Loose<'a> {
     tokens: usize,
     /// Of these, what is not the value.
     key_tokens: usize,
+    /// What the user's last request in it takes.
+    reserved: usize,
     allotted: usize,
     /// The value in pieces, once it must be shortened.
     pieces: Option<Pieces>,
@@ -100,7 +109,8 @@ pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
             Class::Critical => fixed += tokens,
             class => {
                 let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
-                loose.push(Loose { key, value, class, tokens, key_tokens, allotted: 0, pieces: None });
+                let reserved = request_of(value).map_or(0, |item| count(&item.to_string()) + key_tokens + MARKS_TOKENS);
+                loose.push(Loose { key, value, class, tokens, key_tokens, reserved, allotted: 0, pieces: None });
             }
         }
     }
@@ -132,18 +142,23 @@ fn write(context: &Map<String, Value>) -> (String, Vec<usize>) {
 fn fates(request: &Request<'_>, members: &[usize], view: &Map<String, Value>) -> Vec<(String, Class, Fate)> {
     let (text, ends) = write(view);
     let seen = spread(&text, &ends);
-    let seen_tokens =
-        |key: &str| view.keys().position(|of| of == key).and_then(|at| seen.get(at)).copied().unwrap_or(0);
+    let seen: HashMap<&str, usize> = view.keys().map(String::as_str).zip(seen).collect();
     let mut fates = Vec::with_capacity(request.context.len());
     for (((key, value), (_, verdict)), before) in request.context.iter().zip(request.verdicts).zip(members) {
         let fate = match view.get(key) {
             Some(shown) if shown == value => Fate::Kept,
-            Some(_) => Fate::Shortened { before: *before, after: seen_tokens(key) },
+            Some(_) => Fate::Shortened { before: *before, after: seen.get(key.as_str()).copied().unwrap_or(0) },
             None => Fate::Dropped { tokens: *before },
         };
         fates.push((key.clone(), verdict.class, fate));
     }
     fates
+}
+
+/// The user's last request, where a value is a list of messages.
+fn request_of(value: &Value) -> Option<&Value> {
+    let items = value.as_array()?;
+    items.get(Talk::of(items).request?)
 }
 
 fn count_map(map: &Map<String, Value>) -> usize {
@@ -163,30 +178,33 @@ impl View<'_> {
         let budget = self.tokens_max;
         let is_wanted = |key: &&Loose<'_>| !(self.request.drops_ephemeral && key.class == Class::Ephemeral);
         let needed: usize = self.loose.iter().filter(is_wanted).map(|key| key.tokens).sum();
-        let (mut good, mut step) = (None, 0);
-        loop {
+        let mut good: Option<(Map<String, Value>, usize)> = None;
+        for _ in 0..ROUNDS_MAX {
             let context = self.spend(spare);
             let tokens = count_map(&context);
-            let is_good = tokens <= budget || spare == 0;
-            match (is_good, &good) {
-                (true, _) => {
-                    step = budget.saturating_sub(tokens);
-                    good = Some((context, tokens));
+            if tokens > budget && spare > 0 {
+                if good.is_some() {
+                    break;
                 }
-                // What was left over was too little for anything.
-                (false, Some(_)) => {
-                    spare -= step;
-                    step /= 2;
-                }
-                (false, None) => step = 0,
+                spare = spare.saturating_sub((tokens - budget).max(spare / 8 + 1));
+                continue;
             }
-            match good {
-                // With more to spare than is needed the view would be the same again.
-                Some(good) if spare >= needed || step * 32 < budget || spare == 0 => return good,
-                Some(_) => spare += step,
-                None => spare = spare.saturating_sub((tokens - budget).max(spare / 64)),
+            let left = budget.saturating_sub(tokens);
+            // What is left over is given out again, as long as that shows more.
+            let is_more = good.as_ref().is_none_or(|(_, before)| *before < tokens);
+            if is_more {
+                good = Some((context, tokens));
             }
+            if !is_more || spare == 0 || spare >= needed || left * 32 < budget {
+                break;
+            }
+            spare += left;
         }
+        good.unwrap_or_else(|| {
+            let context = self.spend(0);
+            let tokens = count_map(&context);
+            (context, tokens)
+        })
     }
 
     /// The view with about `spare` tokens of what is not critical.
@@ -223,14 +241,19 @@ impl View<'_> {
         self.divide(Class::Important, left.saturating_sub(useful));
     }
 
-    /// Gives each key of a class the same, and what short ones do not need to the long ones.
+    /// Gives each key of a class the same, and what short ones do not need to the long ones. What the user asked for last comes first.
     fn divide(&mut self, class: Class, mut room: usize) {
         let mut keys: Vec<&mut Loose<'_>> = self.loose.iter_mut().filter(|key| key.class == class).collect();
-        keys.sort_by_key(|key| key.tokens);
+        for key in &mut keys {
+            key.allotted = key.reserved.min(key.tokens).min(room);
+            room -= key.allotted;
+        }
+        keys.sort_by_key(|key| key.tokens - key.allotted);
         let mut left = keys.len();
         for key in keys {
-            key.allotted = key.tokens.min(room / left);
-            room -= key.allotted;
+            let more = (key.tokens - key.allotted).min(room / left);
+            key.allotted += more;
+            room -= more;
             left -= 1;
         }
     }

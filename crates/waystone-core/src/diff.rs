@@ -48,7 +48,7 @@ fn change(key: &str, old: &Value, new: &Value) -> Change {
         return Change { key: key.to_owned(), kind, before: Some(old.clone()), after: Some(new.clone()), diff: None };
     }
     let lines = TextDiff::configure().timeout(EFFORT_MAX).diff_lines(&old_text, &new_text);
-    let diff = lines.unified_diff().context_radius(2).missing_newline_hint(false).to_string();
+    let diff = lines.unified_diff().context_radius(2).to_string();
     // Two texts that have little in common are shorter side by side; a list and its text have all in common.
     if diff.is_empty() || diff.len() > old_text.len() + new_text.len() {
         return Change { key: key.to_owned(), kind, before: Some(old.clone()), after: Some(new.clone()), diff: None };

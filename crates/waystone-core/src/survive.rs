@@ -1,7 +1,6 @@
 //! What must not be lost, and the one function that looks whether it was: every lossy path ends here.
 //!
-//! Anchors are the user's last request, goals, constraints and decisions, open tasks, unresolved errors, and the files that the agent
-//! named. They are lines of the original; one survives in view, or one call away by its key's handle.
+//! Anchors are the user's last request, constraints and decisions, open tasks, and the newest error. They are lines of the original; one survives in view, or one call away by its key's handle.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -10,9 +9,6 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::classify::is_binding;
-
-/// As many are looked at under a key.
-const ANCHORS_MAX: usize = 1000;
 
 /// How many anchors there were, and where they are now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,23 +66,51 @@ pub(crate) fn anchor(line: &str, speaker: Option<Speaker>) -> Option<Anchor> {
     }
 }
 
-/// Who says an item of an array, if it is a message.
-pub(crate) fn speaker(item: &Value) -> Option<Speaker> {
+/// What a list is as a conversation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Talk {
+    /// Some items are messages.
+    is_talk: bool,
+    /// The last message of the user.
+    pub(crate) request: Option<usize>,
+}
+
+impl Talk {
+    pub(crate) fn of(items: &[Value]) -> Self {
+        let is_talk = items.iter().any(|item| role(item).is_some());
+        Self { is_talk, request: items.iter().rposition(|item| speaker(item) == Some(Speaker::User)) }
+    }
+
+    /// Who says an item; in a list that is no conversation, who says the list.
+    pub(crate) fn speaker(self, item: &Value, of_list: Option<Speaker>) -> Option<Speaker> {
+        if self.is_talk { speaker(item) } else { of_list }
+    }
+}
+
+fn speaker(item: &Value) -> Option<Speaker> {
     match role(item)? {
         "system" | "developer" => Some(Speaker::System),
-        "user" | "human" => Some(Speaker::User),
+        // What tools answer comes in messages of the user with some providers.
+        "user" | "human" if !is_tool_output(item) => Some(Speaker::User),
         "assistant" | "agent" | "ai" => Some(Speaker::Agent),
         _ => None,
     }
 }
 
-/// The last message of the user among the items of an array.
-pub(crate) fn last_request(items: &[Value]) -> Option<usize> {
-    items.iter().rposition(|item| speaker(item) == Some(Speaker::User))
+fn is_tool_output(message: &Value) -> bool {
+    let is_output = |part: &Value| {
+        part.get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| matches!(kind, "tool_result" | "function_call_output"))
+    };
+    let parts = message.get("content").and_then(Value::as_array);
+    is_output(message) || parts.is_some_and(|parts| !parts.is_empty() && parts.iter().all(is_output))
 }
 
+const ROLES: [&str; 4] = ["role", "from", "speaker", "author"];
+
 fn role(item: &Value) -> Option<&str> {
-    ["role", "from", "speaker", "author"].iter().find_map(|key| item.get(key)?.as_str())
+    ROLES.iter().find_map(|key| item.get(key)?.as_str())
 }
 
 /// Looks whether everything that matters in `before` is in `after`, or under a key that has a handle. A critical key that is not in view
@@ -120,26 +144,47 @@ pub fn check(
 
 /// The lines under a key that matter, each once.
 fn anchors_of(value: &Value) -> HashSet<String> {
-    let mut anchors = HashSet::new();
-    let (items, is_list) = match value {
-        Value::Array(items) => (items.as_slice(), true),
-        other => (std::slice::from_ref(other), false),
-    };
-    let request = if is_list { last_request(items) } else { None };
-    let mut error = None;
-    for (at, item) in items.iter().enumerate() {
-        // What is no message was written down to be kept: it counts as if the user had said it.
-        let speaker = if is_list { speaker(item) } else { Some(Speaker::User) };
-        each_line(item, &mut |line| match anchor(line, speaker) {
-            Some(Anchor::Error) => error = Some(line.trim().to_owned()),
-            None if request != Some(at) => {}
-            _ if anchors.len() == ANCHORS_MAX => {}
-            _ => drop(anchors.insert(line.trim().to_owned())),
-        });
+    let mut found = Found::default();
+    found.read(value, Some(Speaker::User), false);
+    found.anchors.extend(found.error);
+    found.anchors.remove("");
+    found.anchors
+}
+
+#[derive(Default)]
+struct Found {
+    anchors: HashSet<String>,
+    /// The newest.
+    error: Option<String>,
+}
+
+impl Found {
+    /// `speaker` says it; what is no message was written down to be kept, and counts as if the user had said it.
+    fn read(&mut self, value: &Value, speaker: Option<Speaker>, is_request: bool) {
+        match value {
+            Value::String(text) => text.lines().for_each(|line| self.read_line(line, speaker, is_request)),
+            Value::Array(items) => {
+                let talk = Talk::of(items);
+                for (at, item) in items.iter().enumerate() {
+                    self.read(item, talk.speaker(item, speaker), is_request || talk.request == Some(at));
+                }
+            }
+            // Who says it and which it is are no lines.
+            Value::Object(map) => {
+                let is_text = |key: &str| !ROLES.contains(&key) && !matches!(key, "id" | "type" | "name");
+                map.iter().filter(|(key, _)| is_text(key)).for_each(|(_, value)| self.read(value, speaker, is_request));
+            }
+            _ => {}
+        }
     }
-    anchors.extend(error);
-    anchors.remove("");
-    anchors
+
+    fn read_line(&mut self, line: &str, speaker: Option<Speaker>, is_request: bool) {
+        match anchor(line, speaker) {
+            Some(Anchor::Error) if !is_request => self.error = Some(line.trim().to_owned()),
+            None if !is_request => {}
+            _ => drop(self.anchors.replace(line.trim().to_owned())),
+        }
+    }
 }
 
 fn each_line(value: &Value, see: &mut impl FnMut(&str)) {

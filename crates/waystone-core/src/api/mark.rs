@@ -12,7 +12,7 @@ use crate::id::SessionId;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MarkCritical {
     /// The top-level key in the context to mark as critical.
-    #[schemars(length(min = 1, max = MarkCritical::KEY_MAX))]
+    #[schemars(length(max = MarkCritical::KEY_MAX))]
     pub context_key: String,
     /// The session; left out, the one that you last saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,10 +26,10 @@ impl MarkCritical {
 
     pub(crate) fn check(&self) -> Result<(), String> {
         let length = self.context_key.chars().count();
-        let is_good = (1..=Self::KEY_MAX).contains(&length);
+        let is_good = length <= Self::KEY_MAX;
         is_good
             .then_some(())
-            .ok_or_else(|| format!("contextKey has {length} characters, it must have 1 to {}", Self::KEY_MAX))
+            .ok_or_else(|| format!("contextKey has {length} characters, it may have {}", Self::KEY_MAX))
     }
 }
 

@@ -46,6 +46,13 @@ impl Metadata {
         Ok(Self(object))
     }
 
+    /// The same without what we say in it: a client may send back what it loaded.
+    #[must_use]
+    pub(crate) fn without_critical_keys(mut self) -> Self {
+        self.0.shift_remove("criticalKeys");
+        self
+    }
+
     /// The same, with the keys that are marked in its session.
     #[must_use]
     pub fn with_critical_keys(mut self, keys: &[String]) -> Self {

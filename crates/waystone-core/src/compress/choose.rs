@@ -82,7 +82,7 @@ impl Chooser<'_> {
     /// The user's last request, whole if it fits, else as much of it as does.
     fn take_request(&mut self, budget: f32) {
         for unit in 0..self.cut.units.len() {
-            if Some(self.cut.units[unit].item) == self.cut.request && self.spent + self.cost(unit) <= budget {
+            if self.cut.units[unit].is_request && self.spent + self.cost(unit) <= budget {
                 self.take(unit);
             }
         }

@@ -1,13 +1,13 @@
 //! Text cut into pieces that are kept or left out whole: lines, sentences of long lines, members of JSON.
 
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 /// A line up to this length is one piece.
 const LINE_MAX: usize = 240;
 /// Sentences are joined up to this length.
 const SENTENCE_MIN: usize = 80;
 /// A JSON value up to this length is one piece.
-const VALUE_MAX: usize = 60;
+const VALUE_MAX: usize = 40;
 /// A piece says something from this many words on.
 pub(super) const WORDS_MIN: usize = 3;
 
@@ -44,30 +44,33 @@ fn cut_line(line: &str, pieces: &mut Vec<Piece>) {
 
 /// Behind the first sentence that is long enough, or a word where there is no sentence.
 fn end_of_sentence(line: &str) -> Option<usize> {
+    // Only so far: the rest may be megabytes.
+    let reach = (0..=LINE_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+    let (whole, line) = (line.len(), &line[..reach]);
     let ends = |needle: &'static str| {
         line.match_indices(needle).map(move |(at, found)| at + found.len()).find(|end| *end >= SENTENCE_MIN)
     };
-    let sentence = [". ", "; ", "! ", "? "].into_iter().filter_map(ends).min().filter(|end| *end <= LINE_MAX);
-    let word = || line.match_indices(' ').map(|(at, _)| at + 1).take_while(|end| *end <= LINE_MAX).last();
-    let anywhere = || (0..=LINE_MAX).rev().find(|at| line.is_char_boundary(*at) && *at > 0);
-    sentence.or_else(word).or_else(anywhere).filter(|end| *end < line.len())
+    let sentence = [". ", "; ", "! ", "? "].into_iter().filter_map(ends).min();
+    let word = || line.rfind(' ').map(|at| at + 1);
+    sentence.or_else(word).or(Some(reach)).filter(|end| 0 < *end && *end < whole)
 }
 
+/// JSON is cut behind commas, and pieces are joined up to a certain length, but not into the next object. Nothing but white space is left
+/// out: a number stays as it was written.
 fn cut_json(text: &str) -> Option<Vec<Piece>> {
     let trimmed = text.trim();
-    if !trimmed.starts_with(['{', '[']) {
+    if !trimmed.starts_with(['{', '[']) || serde_json::from_str::<IgnoredAny>(trimmed).is_err() {
         return None;
     }
-    let value: Value = serde_json::from_str(trimmed).ok()?;
-    let mut parts = Vec::new();
-    cut_value(&value, String::new(), "", &mut parts);
     let mut pieces: Vec<Piece> = Vec::new();
-    for text in parts {
+    for text in split_members(trimmed) {
         let says_little = word_count(&text) < WORDS_MIN;
+        let joins = |last: &str| {
+            let is_short = last.len() + text.len() <= VALUE_MAX && !text.starts_with(['{', '[']);
+            word_count(last) < WORDS_MIN || is_short || (says_little && last.len() < 2 * VALUE_MAX)
+        };
         match pieces.last_mut() {
-            Some(last) if word_count(&last.text) < WORDS_MIN || (says_little && last.text.len() < 2 * VALUE_MAX) => {
-                last.text.push_str(&text);
-            }
+            Some(last) if joins(&last.text) => last.text.push_str(&text),
             last => {
                 let is_joined = last.is_some();
                 pieces.push(Piece { text, is_joined });
@@ -77,22 +80,27 @@ fn cut_json(text: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-fn cut_value(value: &Value, before: String, after: &str, parts: &mut Vec<String>) {
-    let whole = value.to_string();
-    let members: Vec<(String, &Value)> = match value {
-        Value::Object(map) if whole.len() > VALUE_MAX => {
-            map.iter().map(|(key, value)| (format!("{}:", Value::from(key.as_str())), value)).collect()
+/// Members and items of JSON, each with its comma, without white space between them.
+fn split_members(json: &str) -> Vec<String> {
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let (mut is_text, mut is_escaped) = (false, false);
+    for c in json.chars() {
+        if is_text {
+            is_text = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            part.push(c);
+            continue;
         }
-        Value::Array(items) if whole.len() > VALUE_MAX => items.iter().map(|item| (String::new(), item)).collect(),
-        _ => return parts.push(before + &whole + after),
-    };
-    let (open, close) = if value.is_object() { ("{", "}") } else { ("[", "]") };
-    let mut lead = before + open;
-    let last = members.len() - 1;
-    for (at, (key, member)) in members.into_iter().enumerate() {
-        let end = if at == last { format!("{close}{after}") } else { ",".to_owned() };
-        cut_value(member, std::mem::take(&mut lead) + &key, &end, parts);
+        if !c.is_ascii_whitespace() {
+            is_text = c == '"';
+            part.push(c);
+        }
+        if c == ',' {
+            parts.push(std::mem::take(&mut part));
+        }
     }
+    parts.push(part);
+    parts
 }
 
 /// Up to [`WORDS_MIN`] words of `text`.

@@ -28,6 +28,8 @@ struct Entity {
     /// In how many places it was met.
     places: u32,
     last_place: usize,
+    /// In which text it was met last.
+    last_text: usize,
 }
 
 /// Every entity that was met.
@@ -35,6 +37,8 @@ struct Entity {
 pub(super) struct Entities {
     ids: HashMap<Box<str>, EntityId>,
     all: Vec<Entity>,
+    /// How many texts were read.
+    texts: usize,
 }
 
 /// Where a piece of text stands.
@@ -46,12 +50,15 @@ pub(super) struct Place {
     pub(super) recency: f32,
     /// The agent or the user; nobody where a tool printed it.
     pub(super) speaker: Option<Speaker>,
+    /// In the user's last request.
+    pub(super) is_request: bool,
 }
 
 impl Entities {
     /// The entities of `text`, each once.
     pub(super) fn read(&mut self, text: &str, place: Place) -> Vec<EntityId> {
         let mut found = Vec::new();
+        self.texts += 1;
         for whole in ENTITY.find_iter(text) {
             self.add(whole.as_str(), place, &mut found);
             if whole.as_str().contains('/') {
@@ -69,7 +76,7 @@ impl Entities {
         let id = match self.ids.get(name) {
             Some(id) => *id,
             None => {
-                let entity = Entity { worth, last: 0.0, said: None, places: 0, last_place: usize::MAX };
+                let entity = Entity { worth, last: 0.0, said: None, places: 0, last_place: usize::MAX, last_text: 0 };
                 self.all.push(entity);
                 self.ids.insert(name.into(), self.all.len() - 1);
                 self.all.len() - 1
@@ -84,7 +91,7 @@ impl Entities {
             entity.last_place = place.number;
             entity.places += 1;
         }
-        if !found.contains(&id) {
+        if std::mem::replace(&mut entity.last_text, self.texts) != self.texts {
             found.push(id);
         }
     }

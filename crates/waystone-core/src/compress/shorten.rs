@@ -37,7 +37,7 @@ impl Pieces {
         while best.is_none() || tries < TRIES {
             tries += 1;
             let choice = choose(&self.cut, &self.worths, estimate);
-            let shortened = render(&self.root, &self.cut.units, &choice)?;
+            let Some(shortened) = render(&self.root, &self.cut.units, &choice) else { break };
             let tokens = count(&shortened.to_string());
             let fits = tokens <= tokens_max;
             if fits {
@@ -63,7 +63,7 @@ impl Pieces {
 }
 
 fn mark(left_out: usize) -> String {
-    format!("⋯{left_out}")
+    if left_out == 0 { "⋯".to_owned() } else { format!("⋯{left_out}") }
 }
 
 fn render(node: &Node, units: &[Unit], choice: &Choice) -> Option<Value> {
@@ -115,37 +115,27 @@ fn render(node: &Node, units: &[Unit], choice: &Choice) -> Option<Value> {
     }
 }
 
+/// A mark for what is left out of a text says how many lines are; inside of a line, none.
 fn render_text(range: Range<usize>, before: usize, units: &[Unit], choice: &Choice) -> Option<Value> {
-    let (mut text, mut gap, mut is_first) = (String::new(), before, true);
+    let (mut lines, mut gap): (Vec<String>, Option<usize>) = (Vec::new(), (before > 0).then_some(before));
     let mut is_next = false;
-    let separate = |text: &mut String, is_first: &mut bool| {
-        if !std::mem::take(is_first) {
-            text.push('\n');
-        }
-    };
-    for at in range {
-        if !choice.has(at) {
-            gap += 1;
+    for unit in range {
+        let is_joined = units[unit].form == Form::Joined;
+        if !choice.has(unit) {
+            gap = Some(gap.unwrap_or(0) + usize::from(!is_joined));
             is_next = false;
             continue;
         }
-        if gap > 0 {
-            separate(&mut text, &mut is_first);
-            text.push_str(&mark(gap));
-            gap = 0;
+        lines.extend(gap.take().map(mark));
+        match lines.last_mut().filter(|_| is_next && is_joined) {
+            Some(line) => line.push_str(&units[unit].text),
+            None => lines.push(units[unit].text.clone()),
         }
-        if !(is_next && units[at].form == Form::Joined) {
-            separate(&mut text, &mut is_first);
-        }
-        text.push_str(&units[at].text);
         is_next = true;
     }
-    if is_first {
+    if lines.is_empty() {
         return None;
     }
-    if gap > 0 {
-        separate(&mut text, &mut is_first);
-        text.push_str(&mark(gap));
-    }
-    Some(text.into())
+    lines.extend(gap.map(mark));
+    Some(lines.join("\n").into())
 }

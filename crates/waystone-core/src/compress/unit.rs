@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cut::{WORDS_MIN, cut, word_count};
 use super::entity::{Entities, EntityId, Place};
-use crate::survive::{Anchor, anchor, last_request, speaker};
+use crate::survive::{Anchor, Speaker, Talk, anchor};
 use crate::tokens::{count, spread};
 
 /// A value up to this length as JSON is one unit.
@@ -39,6 +39,8 @@ pub(super) struct Unit {
     /// It has too few words to say anything.
     pub(super) is_bare: bool,
     pub(super) anchor: Option<Anchor>,
+    /// The user's last request, or a part of it.
+    pub(super) is_request: bool,
     pub(super) form: Form,
     /// Which item of the value it is in.
     pub(super) item: usize,
@@ -88,15 +90,15 @@ pub(super) struct Cut {
     pub(super) entities: Entities,
     /// Items that are mostly JSON: nothing of them is kept for being new.
     pub(super) dense: HashSet<usize>,
-    /// The item that is the user's last request.
-    pub(super) request: Option<usize>,
     items: usize,
+    /// How many bytes are still looked at.
+    bytes_left: usize,
 }
 
 impl Cut {
     /// Takes a value apart. `lines` says that texts are cut inside.
     pub(super) fn read(value: &Value, lines: bool) -> (Self, Node) {
-        let mut cut = Self::default();
+        let mut cut = Self { bytes_left: TEXT_BYTES_MAX, ..Self::default() };
         let root = cut.read_root(value, lines);
         cut.count_tokens();
         cut.mark_repeats();
@@ -109,24 +111,21 @@ impl Cut {
         match value {
             Value::Array(items) => {
                 self.items = items.len();
-                self.request = last_request(items);
-                let first = first_of_newest(items);
-                let mut nodes: Vec<Node> = (0..first).map(|_| Node::List(Vec::new())).collect();
-                for (number, item) in items.iter().enumerate().skip(first) {
-                    let place =
-                        Place { number, recency: (number + 1) as f32 / items.len() as f32, speaker: speaker(item) };
-                    nodes.push(self.read_node(item, 0, place, lines));
-                }
-                Node::List(nodes)
+                let (first, talk) = (first_of_newest(items), Talk::of(items));
+                let nodes = items.iter().enumerate().map(|(number, item)| {
+                    let recency = (number + 1) as f32 / items.len() as f32;
+                    let place = Place { number, recency, ..WRITTEN }.within(talk, number, item);
+                    if number < first && !place.is_request {
+                        return Node::List(Vec::new());
+                    }
+                    self.read_node(item, 0, place, lines)
+                });
+                Node::List(nodes.collect())
             }
-            Value::String(text) => {
-                let place = Place { number: 0, recency: 1.0, speaker: None };
-                self.read_text(text, 0, place, lines)
-            }
+            Value::String(text) => self.read_text(text, 0, WRITTEN, lines),
             other => {
                 self.items = 1;
-                let place = Place { number: 0, recency: 1.0, speaker: None };
-                self.read_members(other, 0, place, lines)
+                self.read_members(other, 0, WRITTEN, lines)
             }
         }
     }
@@ -151,7 +150,9 @@ impl Cut {
         match value {
             Value::Array(items) => {
                 let frame = self.open(parent, 3);
-                Node::List(items.iter().map(|item| self.read_node(item, frame, place, lines)).collect())
+                let talk = Talk::of(items);
+                let read = |(at, item)| self.read_node(item, frame, place.within(talk, at, item), lines);
+                Node::List(items.iter().enumerate().map(read).collect())
             }
             Value::Object(map) => {
                 let label = |value: &Value| match value {
@@ -189,8 +190,9 @@ impl Cut {
             self.add(text.to_owned(), parent, place, Form::Line);
             return Node::Text(first..self.units.len(), 0);
         }
-        let start = text.len().saturating_sub(TEXT_BYTES_MAX);
+        let start = text.len().saturating_sub(self.bytes_left);
         let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        self.bytes_left -= text.len() - start;
         let (pieces, is_json) = cut(&text[start..]);
         let is_root = self.items == 0;
         let total = pieces.len();
@@ -232,6 +234,7 @@ impl Cut {
             is_repeat: false,
             is_bare: word_count(&text) < WORDS_MIN,
             anchor,
+            is_request: place.is_request,
             form,
             item: place.number,
             text,
@@ -285,12 +288,24 @@ impl Cut {
     }
 }
 
-/// Items before this one are too old to be looked at.
+/// Where what was written down stands that is no message: it counts as if the user had said it.
+const WRITTEN: Place = Place { number: 0, recency: 1.0, speaker: Some(Speaker::User), is_request: false };
+
+impl Place {
+    /// The place of an item of a list that stands here.
+    fn within(self, talk: Talk, at: usize, item: &Value) -> Self {
+        let is_request = self.is_request || talk.request == Some(at);
+        Self { speaker: talk.speaker(item, self.speaker), is_request, ..self }
+    }
+}
+
+/// Items before this one are too old to be looked at. The newest always is.
 fn first_of_newest(items: &[Value]) -> usize {
     let mut bytes = 0;
     let too_old = items.iter().rposition(|item| {
+        let is_over = bytes > TEXT_BYTES_MAX;
         bytes += item.to_string().len();
-        bytes > TEXT_BYTES_MAX
+        is_over
     });
     too_old.map_or(0, |at| at + 1)
 }

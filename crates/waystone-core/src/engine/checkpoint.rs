@@ -93,7 +93,7 @@ impl Engine {
             request_hash: fingerprint(&request, &project, &context_hash),
             given,
         });
-        let metadata = request.metadata.unwrap_or_default();
+        let metadata = request.metadata.unwrap_or_default().without_critical_keys();
         let new = NewCheckpoint {
             id: self.fresh_id()?,
             session: request.session_id.map_or_else(|| self.fresh_id(), Ok)?,

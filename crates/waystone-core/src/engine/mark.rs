@@ -87,8 +87,8 @@ impl Engine {
 
     /// The marks and rules of a session, and the configuration's.
     pub(super) async fn rules_of(&self, scope: &Scope, session: &SessionId) -> Result<Rules> {
-        let session = self.store.find_session(scope, session).await?;
-        self.rules(&session.critical_keys, &session.context_rules)
+        let (marks, rules) = self.store.find_rules(scope, session).await?;
+        self.rules(&marks, &rules)
     }
 
     pub(super) fn rules(&self, marks: &[String], own: &[ContextRule]) -> Result<Rules> {

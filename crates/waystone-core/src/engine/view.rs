@@ -4,7 +4,7 @@
 //! This file only orders the steps. What a key is worth is in [`crate::classify`], how a value is made smaller in [`crate::compress`],
 //! what must not be lost in [`crate::survive`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::value::{RawValue, to_raw_value};
@@ -257,8 +257,10 @@ fn survival(context: &Map<String, Value>, compressed: &Compressed, holder: &Hold
             }),
         }
     }
-    let critical = |key: &str| compressed.fates.iter().any(|(of, class, _)| of == key && *class == Class::Critical);
-    let handled = |key: &str| compressed.fates.iter().any(|(of, _, fate)| of == key && *fate != Fate::Kept);
+    let fates: HashMap<&str, (Class, &Fate)> =
+        compressed.fates.iter().map(|(key, class, fate)| (key.as_str(), (*class, fate))).collect();
+    let critical = |key: &str| fates.get(key).is_some_and(|(class, _)| *class == Class::Critical);
+    let handled = |key: &str| fates.get(key).is_some_and(|(_, fate)| **fate != Fate::Kept);
     let found = survive::check(context, &compressed.context, critical, handled).map_err(Error::broken)?;
     survival.anchors =
         AnchorCount { total: found.total, in_view: found.in_view, by_handle: found.by_handle, lost: found.lost };

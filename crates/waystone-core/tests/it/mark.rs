@@ -72,9 +72,8 @@ async fn a_key_that_is_not_in_the_newest_checkpoint_changes_nothing() {
     assert_eq!(marks(&h, "s").await, Vec::<String>::new());
     assert_eq!(h.engine.status(&h.scope).await.unwrap().operation_count, operations);
     assert_eq!(mark(&h, "none", "a").await.unwrap_err(), Error::SessionNotFound("none".parse().unwrap()));
-    for key in ["", &"k".repeat(1025)] {
-        assert!(matches!(mark(&h, "s", key).await, Err(Error::InvalidInput(why)) if why.contains("contextKey")));
-    }
+    let long = "k".repeat(1025);
+    assert!(matches!(mark(&h, "s", &long).await, Err(Error::InvalidInput(why)) if why.contains("contextKey")));
 }
 
 #[tokio::test]

@@ -142,7 +142,11 @@ async fn what_is_critical_alone_may_exceed_the_budget_and_the_view_says_so() {
     let view = compress(&h, json!({ "context": context, "targetTokens": 20 })).await.unwrap();
     assert_eq!(Value::from(view.context), json!({ "userGoal": context["userGoal"], "constraints": ["a", "b"] }));
     assert!(view.report.over_budget && view.report.tokens_after > 20);
-    assert!(view.warnings[0].contains("CRITICAL") && view.warnings[0].contains("2 keys"), "{:?}", view.warnings);
+    assert!(
+        view.warnings[0].contains("CRITICAL") && view.warnings[0].contains("`userGoal`, `constraints`"),
+        "{:?}",
+        view.warnings
+    );
 }
 
 #[tokio::test]
@@ -316,4 +320,73 @@ async fn a_context_as_large_as_none_may_be_is_refused() {
     let h = Harness::with_limits(Limits { context_bytes_max: 1000, ..Limits::default() });
     let refused = compress(&h, json!({ "context": { "t": "x".repeat(1000) } })).await.unwrap_err();
     assert_eq!(refused.code(), "PAYLOAD_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn what_a_tool_answered_in_the_users_name_is_no_request() {
+    let h = Harness::new();
+    let mut messages =
+        vec![json!({ "role": "user", "content": "Please find out why the parcels are late, and tell me." })];
+    for n in 0..30 {
+        messages.push(json!({ "role": "assistant", "content": format!("I look at depot_{n} next.") }));
+        let result = json!({ "type": "tool_result", "content": lines(20, &format!("depot {n}")) });
+        messages.push(json!({ "role": "user", "content": [result] }));
+    }
+    // Deep inside it is the same as at the top.
+    for context in [json!({ "messages": messages }), json!({ "run": { "log": { "messages": messages } } })] {
+        let view = compress(&h, json!({ "context": context, "ratio": 20 })).await.unwrap();
+        let shown = Value::from(view.context).to_string();
+        assert!(shown.contains("why the parcels are late"), "{shown}");
+        assert_eq!(view.report.survival.anchors.in_view, 1);
+    }
+}
+
+#[tokio::test]
+async fn the_last_request_is_there_beside_any_number_of_short_keys() {
+    let h = Harness::new();
+    let mut context = json!({ "messages": [{ "role": "user", "content": "Sort the parcels by weight, please." }] });
+    for n in 0..200 {
+        context[format!("fact{n}")] = json!(format!("short fact {n}"));
+    }
+    let view = compress(&h, json!({ "context": context, "ratio": 3 })).await.unwrap();
+    assert_eq!(view.context["messages"], context["messages"]);
+}
+
+#[tokio::test]
+async fn an_item_that_is_larger_than_what_is_looked_at_hides_neither_itself_nor_the_request() {
+    let h = Harness::new();
+    let printed = "a line that a tool printed\n".repeat(200_000);
+    assert!(printed.len() > 5_000_000);
+    let messages =
+        json!([{ "role": "user", "content": "Look at what it prints." }, { "role": "tool", "content": printed }]);
+    let view = compress(&h, json!({ "context": { "messages": messages }, "targetTokens": 500 })).await.unwrap();
+    let shown = Value::from(view.context).to_string();
+    assert!(shown.contains("Look at what it prints.") && shown.contains("a line that a tool printed"), "{shown}");
+}
+
+#[tokio::test]
+async fn numbers_in_a_text_stay_as_they_were_written() {
+    let h = Harness::new();
+    let text =
+        format!(r#"{{"id": 12345678901234567890123, "share": 1.10, "notes": "{}"}}"#, "one more note. ".repeat(60));
+    let view = compress(&h, json!({ "context": { "reply": text }, "ratio": 3 })).await.unwrap();
+    let shown = view.context["reply"].as_str().unwrap();
+    assert!(shown.contains("12345678901234567890123") && shown.contains("1.10"), "{shown}");
+}
+
+/// One long line, a value of many names, and very many keys took time that grew with the square of them.
+#[tokio::test]
+async fn what_is_long_in_any_way_is_viewed_in_the_end() {
+    let h = Harness::new();
+    let names: String = (0..20_000).map(|n| format!("name_{n} ")).collect();
+    let many: Map<String, Value> = (0..5_000).map(|n| (format!("key{n}"), json!(n))).collect();
+    for (context, strategy) in [
+        (json!({ "line": "x".repeat(500_000) }), "auto"),
+        (json!({ "names": names }), "structural"),
+        (Value::from(many), "auto"),
+    ] {
+        let view =
+            compress(&h, json!({ "context": context, "targetTokens": 100, "strategy": strategy })).await.unwrap();
+        assert!(view.report.tokens_after <= 100);
+    }
 }
