@@ -25,7 +25,9 @@ def main(binary, modules):
     with tempfile.TemporaryDirectory() as directory:
         run = lambda *arguments: inspect(binary, modules, directory, *arguments)
         names = [tool["name"] for tool in run("--method", "tools/list")["tools"]]
-        assert names == ["workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"], names
+        assert names == ["workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list",
+                         "workflow_mark_critical", "workflow_context_compress", "workflow_context_prioritize",
+                         "context_expand"], names
         call = lambda tool, *pairs: run("--method", "tools/call", "--tool-name", tool, "--tool-arg", *pairs)
         saved = call("workflow_checkpoint_save", "sessionId=s", 'context={"goal":"x","n":[1,2.5]}')
         assert saved["structuredContent"]["status"] == "SAVED", saved

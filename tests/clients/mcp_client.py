@@ -15,15 +15,17 @@ from served import served
 
 PROTOCOLS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
 SAVE, LOAD, LIST = "workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"
+COMPRESS, PRIORITIZE = "workflow_context_compress", "workflow_context_prioritize"
+MARK, EXPAND = "workflow_mark_critical", "context_expand"
 
 
 async def tools_have_schemas_and_annotations(client):
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert sorted(tools) == [LIST, LOAD, SAVE], sorted(tools)
+    assert sorted(tools) == sorted([SAVE, LOAD, LIST, COMPRESS, PRIORITIZE, MARK, EXPAND]), sorted(tools)
     for name, tool in tools.items():
         assert tool.input_schema["type"] == "object" and tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object" and tool.description and tool.title
-        assert tool.annotations.read_only_hint is (name != SAVE)
+        assert tool.annotations.read_only_hint is (name not in (SAVE, MARK))
         assert tool.annotations.destructive_hint is False
 
 
@@ -59,6 +61,21 @@ async def what_is_saved_is_loaded(client):
     assert json.dumps(by_id["context"]) == json.dumps(context) and by_id == latest
     assert by_id["metadata"] == {"name": "first", "tags": ["a"], "n": 1}
     assert saved["next"] == {"tool": LOAD, "arguments": {"sessionId": saved["sessionId"]}}
+
+
+async def a_view_fits_and_its_handles_lead_back(client):
+    lines = "\n".join(f"step {n} reads file_{n}.py" for n in range(200))
+    saved = await call(client, SAVE, sessionId="views", context={"userGoal": "go on", "notes": lines})
+    assert (await call(client, MARK, contextKey="userGoal", sessionId="views"))["status"] == "SUCCESS"
+    view = await call(client, COMPRESS, sessionId="views", targetTokens=200)
+    assert view["tokensAfter"] <= 200 < view["tokensBefore"] and view["context"]["userGoal"] == "go on", view
+    handle = view["survival"]["shortened"][0]["handle"]
+    assert handle == f"ws:checkpoint:{saved['checkpointId']}#/notes", handle
+    assert (await call(client, EXPAND, handle=handle))["content"] == lines
+    ranked = await call(client, PRIORITIZE, context={"debugLog": lines, "userGoal": "go on"}, tokenBudget=100)
+    assert ranked["context"] == {"userGoal": "go on"}, ranked
+    await fails(client, "INVALID_PARAMETER", EXPAND, handle="x")
+    await fails(client, "HANDLE_NOT_FOUND", EXPAND, handle=handle + "/none")
 
 
 async def unchanged_is_skipped_and_force_saves(client):
@@ -127,8 +144,8 @@ def noise(length):
     return random.Random(1).randbytes(length * 3 // 4).hex()[:length * 3 // 2]
 
 
-TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, unchanged_is_skipped_and_force_saves,
-         lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
+TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, a_view_fits_and_its_handles_lead_back,
+         unchanged_is_skipped_and_force_saves, lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
 
 
 ENV = {"WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}

@@ -31,7 +31,7 @@ pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSess
 pub use status::Status;
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
-    View, ViewReport, Weights,
+    TOKENS_MAX, View, ViewReport, Weights,
 };
 
 use crate::error::{Error, Result};

@@ -15,7 +15,7 @@ use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, Wor
 use crate::json;
 
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
-use super::view::{ContextRule, ViewReport};
+use super::view::{ContextRule, TOKENS_MAX, ViewReport};
 use super::{LIMIT_MAX, check_limit};
 
 /// Saves the current context as a new checkpoint and returns its id. The checkpoint is on disk when this returns. A
@@ -115,7 +115,7 @@ pub struct LoadCheckpoint {
     pub session_id: Option<SessionId>,
     /// Load a view of the context that has at most so many tokens, as workflow_context_compress makes it; left out, all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = TOKENS_MAX))]
     pub max_tokens: Option<u64>,
 }
 

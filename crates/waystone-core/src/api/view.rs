@@ -11,6 +11,9 @@ use super::NextCall;
 use crate::id::{CheckpointId, SessionId};
 use crate::json;
 
+/// The largest budget that can be given: what every client's numbers hold.
+pub const TOKENS_MAX: u64 = (1 << 53) - 1;
+
 /// How a top-level key of a context is treated in views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -102,7 +105,7 @@ pub struct CompressContext {
     pub checkpoint_id: Option<CheckpointId>,
     /// How many tokens the view may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = TOKENS_MAX))]
     pub target_tokens: Option<u64>,
     /// How many times smaller it shall be, if targetTokens is not given; 2 when both are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,7 +137,7 @@ pub struct PrioritizeContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<CheckpointId>,
     /// How many tokens the view may have.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = TOKENS_MAX))]
     pub token_budget: u64,
     /// How the budget is shared where not everything fits; what a class does not need goes to the next.
     #[serde(default)]

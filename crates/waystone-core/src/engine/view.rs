@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::Engine;
 use crate::api::{
     AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, PrioritizeContext,
-    ShortenedKey, Strategy, Survival, View, ViewReport, Weights,
+    ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
 };
 use crate::canon::Hash;
 use crate::classify::{Rules, classify, classify_all};
@@ -50,8 +50,10 @@ impl Engine {
     pub async fn compress_context(&self, scope: &Scope, request: CompressContext) -> Result<View> {
         let budget = match (request.target_tokens, request.ratio) {
             (Some(_), Some(_)) => return Err(invalid("targetTokens and ratio are both given; give one of them")),
-            (Some(0), _) => return Err(invalid("targetTokens is 0, it must be at least 1")),
-            (Some(tokens), None) => Budget::Tokens(whole(tokens)),
+            (Some(tokens), None) => {
+                check_tokens("targetTokens", tokens)?;
+                Budget::Tokens(whole(tokens))
+            }
             (None, ratio) => Budget::Ratio(ratio.unwrap_or(2.0)),
         };
         if matches!(budget, Budget::Ratio(ratio) if !(1.0..=1e6).contains(&ratio)) {
@@ -65,9 +67,7 @@ impl Engine {
     /// A view of a context in order of importance.
     pub async fn prioritize_context(&self, scope: &Scope, request: PrioritizeContext) -> Result<View> {
         request.weights.check().map_err(Error::InvalidInput)?;
-        if request.token_budget == 0 {
-            return Err(invalid("tokenBudget is 0, it must be at least 1"));
-        }
+        check_tokens("tokenBudget", request.token_budget)?;
         let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
         let (budget, weights) = (Budget::Tokens(whole(request.token_budget)), request.weights);
         self.view(scope, source, Wish { budget, weights, is_by_class: true, strategy: Strategy::Auto, goal: None })
@@ -265,6 +265,13 @@ fn survival(context: &Map<String, Value>, compressed: &Compressed, holder: &Hold
     survival.anchors =
         AnchorCount { total: found.total, in_view: found.in_view, by_handle: found.by_handle, lost: found.lost };
     Ok(survival)
+}
+
+pub(super) fn check_tokens(field: &str, tokens: u64) -> Result<()> {
+    match tokens {
+        1..=TOKENS_MAX => Ok(()),
+        _ => Err(Error::InvalidInput(format!("{field} is {tokens}, it must be from 1 to {TOKENS_MAX}"))),
+    }
 }
 
 fn whole(tokens: u64) -> usize {

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use waystone_core::Error;
 use waystone_core::api::{
     CheckpointDiff, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint,
-    SaveCheckpoint, SaveStatus, SavedCheckpoint,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint, TOKENS_MAX,
 };
 use waystone_core::id::{CheckpointId, IdempotencyKey, SessionId};
 
 use super::Http;
-use super::extract::{Body, Id, Ids, Query};
+use super::extract::{Body, Id, Ids, Query, given};
 use super::reply::{HttpError, HttpResult, Json, large, ok, sized};
 use super::route::Route;
 
@@ -123,8 +123,8 @@ fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Res
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Within {
     /// Load a view of the context that has at most so many tokens; left out, all of it.
-    #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(range(min = 1, max = TOKENS_MAX))]
     max_tokens: Option<u64>,
 }
 

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 use waystone_core::offload::{INLINE_BYTES_MAX, offload};
 use waystone_core::{Error, json};
@@ -72,6 +73,11 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
         let value = serde_path_to_error::deserialize(serde_html_form::Deserializer::from_bytes(query.as_bytes()));
         value.map(Self).map_err(|error| HttpError(name_field(error)))
     }
+}
+
+/// A number in a query that is there: an empty one is not the same as none.
+pub(super) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    u64::deserialize(deserializer).map(Some)
 }
 
 /// Whether percent-escapes stand for text. The parser would replace what does not.

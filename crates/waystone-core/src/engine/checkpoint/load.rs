@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::super::Engine;
 use crate::api::{Checkpoint, LoadCheckpoint, LoadedCheckpoint};
+use crate::engine::view::check_tokens;
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, SessionId};
 use crate::offload::offload;
@@ -17,9 +18,7 @@ impl Engine {
     /// The checkpoint that was asked for, or the session's newest one that can be read.
     pub async fn load_checkpoint(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
         let tokens = request.max_tokens;
-        if tokens == Some(0) {
-            return Err(Error::InvalidInput("maxTokens is 0, it must be at least 1".to_owned()));
-        }
+        tokens.map_or(Ok(()), |tokens| check_tokens("maxTokens", tokens))?;
         let loaded = self.read_checkpoint(scope, request).await?;
         self.store.note_load(scope, &loaded.checkpoint.checkpoint_id, self.clock.now());
         let loaded = LoadedCheckpoint { warnings: self.warnings(), ..loaded };
