@@ -1,6 +1,6 @@
 //! Handles: from what a view left out back to the original.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ pub struct ExpandHandle {
 pub struct ExpandedHandle {
     pub handle: String,
     /// The value itself; a part of it is text, of a value that is not text in its JSON.
+    #[schemars(schema_with = "any_value")]
     pub content: Value,
     /// Characters of the whole, as text or JSON.
     pub total_chars: u64,
@@ -37,4 +38,11 @@ pub struct ExpandedHandle {
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// Said in full: some clients take an empty schema for a mistake.
+fn any_value(_: &mut SchemaGenerator) -> Schema {
+    let kinds =
+        ["string", "object", "array", "number", "boolean", "null"].map(|kind| serde_json::json!({ "type": kind }));
+    json_schema!({ "anyOf": kinds })
 }
