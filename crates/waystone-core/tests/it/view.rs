@@ -112,7 +112,11 @@ enum Size {
 }
 
 fn any_size() -> impl Strategy<Value = Size> {
-    prop_oneof![(1..40u64).prop_map(Size::Tokens), (1..130u64).prop_map(Size::Percent), Just(Size::Tokens(waystone_core::api::TOKENS_MAX))]
+    prop_oneof![
+        (1..40u64).prop_map(Size::Tokens),
+        (1..130u64).prop_map(Size::Percent),
+        Just(Size::Tokens(waystone_core::api::TOKENS_MAX))
+    ]
 }
 
 /// Every way to ask for a view.
