@@ -88,7 +88,8 @@ pub enum Strategy {
 
 /// Makes a view of a context that fits into a budget of tokens: CRITICAL keys as they are, of the others the lines that matter most,
 /// in their order, with marks such as `⋯14` where so many lines, items or members were left out. Nothing stored changes, and every
-/// shortened or dropped key has a handle that context_expand turns into the original. The budget is for `context`; the report comes on top. Give a context, or the session or checkpoint that has it.
+/// shortened or dropped key has a handle that context_expand turns into the original. The budget is for `context`; the report comes on
+/// top. Give a context, or the session or checkpoint that has it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompressContext {

@@ -109,6 +109,6 @@ fn meaning(status: u16) -> &'static str {
         413 => "The body is too large, or a quota is exceeded.",
         415 => "The body is not JSON.",
         422 => "What was saved is damaged; the nearest good one is named.",
-        _ => "The store cannot be used now; nothing was changed.",
+        _ => "The store cannot be used now; nothing was saved.",
     }
 }
