@@ -9,11 +9,17 @@ mod diff;
 mod doctor;
 mod error;
 mod event;
+mod garbage;
 mod handle;
 mod mark;
 mod metadata;
+mod operation;
+mod segment;
 mod session;
+mod stash;
 mod status;
+mod task;
+mod usage;
 mod view;
 
 pub use checkpoint::{
@@ -24,11 +30,30 @@ pub use diff::{Change, ChangeKind, CheckpointDiff};
 pub use doctor::{Checkup, Finding, FindingKind};
 pub use error::{ErrorBody, ErrorReply};
 pub use event::{Event, EventPage};
+pub use garbage::{
+    AnalyzeGarbage, Candidate, GarbageReply, PinReply, PinSegments, PruneAction, PruneReply, PruneSegments,
+    PruningPlan, UnpinReply,
+};
 pub use handle::{ExpandHandle, ExpandedHandle};
 pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
 pub use metadata::Metadata;
+pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
+pub use segment::{
+    Generation, ListSegments, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentError, SegmentType,
+    TaskContext, Tier, WorkingSet, WorkingSetReply,
+};
 pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
+pub use stash::{
+    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, SegmentFilters, StashReply, StashSegments,
+};
 pub use status::Status;
+pub use task::{
+    CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,
+    SnapshotPage, Task, TaskList,
+};
+pub use usage::{
+    AnalyzeUsage, DescribedSegment, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply,
+};
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
     TOKENS_MAX, View, ViewReport, Weights,

@@ -3,10 +3,16 @@
 mod checkpoint;
 mod doctor;
 mod event;
+mod garbage;
 mod handle;
 mod mark;
+mod operation;
+mod segment;
 mod session;
+mod stash;
 mod status;
+mod task;
+mod usage;
 mod view;
 
 use std::sync::Arc;
@@ -32,8 +38,10 @@ pub struct Limits {
     pub checkpoint_bytes_max: u64,
     /// All checkpoints of a session as stored.
     pub session_bytes_max: u64,
-    /// All checkpoints as stored.
+    /// All that is kept, as stored.
     pub total_bytes_max: u64,
+    /// How many tokens the window of a model holds, unless a request says so.
+    pub window_tokens: u64,
 }
 
 impl Limits {
@@ -55,6 +63,7 @@ impl Default for Limits {
             checkpoint_bytes_max: 10 * MIB,
             session_bytes_max: 1024 * MIB,
             total_bytes_max: 10 * 1024 * MIB,
+            window_tokens: 1_000_000,
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::api::{ErrorBody, ErrorReply};
-use crate::id::{CheckpointId, IdempotencyKey, ProjectId, SessionId};
+use crate::id::{CheckpointId, IdempotencyKey, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -28,6 +28,16 @@ pub enum Error {
     Forbidden(String),
     #[error("there is nothing at {0}")]
     NotFound(String),
+    #[error("there is no segment `{}` in the project", .0.first().map_or("", SegmentId::as_str))]
+    SegmentNotFound(Vec<SegmentId>),
+    #[error("{} pinned and cannot be pruned; nothing was changed", are(.0.len()))]
+    SegmentsPinned(Vec<SegmentId>),
+    #[error("there is no plan `{0}` of this project; one is kept for a day")]
+    PlanNotFound(PlanId),
+    #[error("there is no snapshot `{0}`")]
+    SnapshotNotFound(SnapshotId),
+    #[error("there is no operation {0}")]
+    OperationNotFound(String),
     #[error("there is nothing behind the handle `{handle}`: {why}")]
     HandleNotFound { handle: String, why: String },
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
@@ -52,6 +62,19 @@ pub enum Conflict {
     HeadMoved { session: SessionId, actual: Option<CheckpointId>, expected: CheckpointId },
     #[error("the idempotency key was used for another request")]
     KeyReused(IdempotencyKey),
+    #[error("operation {operation} cannot be undone: what it is about was changed since, by {}", listed(.between))]
+    ChangedSince { operation: i64, between: Vec<i64> },
+    #[error("operation {0} is undone already")]
+    UndoneAlready(i64),
+}
+
+fn are(count: usize) -> String {
+    if count == 1 { "1 segment is".to_owned() } else { format!("{count} segments are") }
+}
+
+fn listed(operations: &[i64]) -> String {
+    let shown: Vec<String> = operations.iter().map(|seq| format!("operation {seq}")).collect();
+    shown.join(", ")
 }
 
 fn head_moved(session: &SessionId, actual: Option<&CheckpointId>, expected: &CheckpointId) -> String {
@@ -67,6 +90,8 @@ impl Conflict {
             Self::SessionDeleted(_) | Self::OtherProject { .. } => "save into a session of your own",
             Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
             Self::KeyReused(_) => "use a fresh key for a new request",
+            Self::ChangedSince { .. } => "undo those first, the newest first",
+            Self::UndoneAlready(_) => "see what was done with GET /api/operations or `waystone undo --list`",
         }
     }
 
@@ -78,6 +103,11 @@ impl Conflict {
                 json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected })
             }
             Self::KeyReused(key) => json!({ "idempotencyKey": key }),
+            Self::ChangedSince { operation, between } => {
+                let between: Vec<String> = between.iter().map(i64::to_string).collect();
+                json!({ "operation_id": operation.to_string(), "operations_between": between })
+            }
+            Self::UndoneAlready(operation) => json!({ "operation_id": operation.to_string() }),
         }
     }
 }
@@ -177,6 +207,21 @@ impl Error {
                 ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
             }
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
+            Self::SegmentNotFound(_) => {
+                ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
+            }
+            Self::SegmentsPinned(_) => {
+                ("INVALID_PARAMETER", 400, "leave out what details.pinned names, or unpin it with context_gc_unpin")
+            }
+            Self::PlanNotFound(_) => ("PLAN_NOT_FOUND", 404, "make a new plan with context_gc_analyze"),
+            Self::SnapshotNotFound(_) => (
+                "SNAPSHOT_NOT_FOUND",
+                404,
+                "list them with GET /api/projects/{project_id}/snapshots or `waystone task snapshots`",
+            ),
+            Self::OperationNotFound(_) => {
+                ("OPERATION_NOT_FOUND", 404, "list them with GET /api/operations or `waystone undo --list`")
+            }
             Self::HandleNotFound { .. } => {
                 ("HANDLE_NOT_FOUND", 404, "use a handle as a view gave it, or go from one that leads somewhere")
             }
@@ -224,6 +269,11 @@ impl Error {
             Self::QuotaExceeded(quota) => json!({ "setting": quota.setting() }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
             Self::HandleNotFound { handle, .. } => json!({ "handle": handle }),
+            Self::SegmentNotFound(ids) => json!({ "segment_ids": ids }),
+            Self::SegmentsPinned(ids) => json!({ "pinned": ids }),
+            Self::PlanNotFound(id) => json!({ "plan_id": id }),
+            Self::SnapshotNotFound(id) => json!({ "snapshot_id": id }),
+            Self::OperationNotFound(id) => json!({ "operation_id": id }),
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)

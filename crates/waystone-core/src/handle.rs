@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use crate::canon::Hash;
-use crate::id::CheckpointId;
+use crate::id::{CheckpointId, SegmentId};
 
 /// What holds the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Holder {
     Checkpoint(CheckpointId),
     /// A context that was given to a view and is kept for a while, by the hash of its text.
     Context(Hash),
+    /// A segment's text.
+    Segment(SegmentId),
 }
 
 /// A part of a text.
@@ -63,6 +65,7 @@ impl fmt::Display for Handle {
         match &self.holder {
             Holder::Checkpoint(id) => write!(f, "ws:checkpoint:{id}")?,
             Holder::Context(hash) => write!(f, "ws:context:{hash}")?,
+            Holder::Segment(id) => write!(f, "ws:segment:{id}")?,
         }
         if !self.pointer.is_empty() || self.range.is_some() {
             write!(f, "#{}", encode(&self.pointer))?;
@@ -87,7 +90,8 @@ impl FromStr for Handle {
             ["ws", "context", hash] => {
                 Holder::Context(parse_hash(hash).ok_or_else(|| wrong("its hash has 64 hex digits"))?)
             }
-            _ => return Err(wrong("it begins with ws:checkpoint: or ws:context:")),
+            ["ws", "segment", id] => Holder::Segment(id.parse().map_err(|error: String| wrong(&error))?),
+            _ => return Err(wrong("it begins with ws:checkpoint:, ws:context: or ws:segment:")),
         };
         let pointer = decode(pointer).ok_or_else(|| wrong("its pointer is not encoded right"))?;
         if !pointer.is_empty() && !pointer.starts_with('/') {
@@ -177,7 +181,8 @@ mod tests {
             "",
             "ws",
             "ws:checkpoint:",
-            "ws:segment:a",
+            "ws:segment:",
+            "ws:message:a",
             "ws:context:abc",
             "ws:checkpoint:a#b",
             "ws:checkpoint:a#/%4",

@@ -86,6 +86,18 @@ ids! {
     AgentId = "agent id";
     /// Names the kind of work a session runs.
     WorkflowId = "workflow id";
+    /// Names a piece of text.
+    SegmentId = "segment id";
+    /// Names what segments are grouped by.
+    TaskId = "task id";
+    /// Names what a segment is about.
+    TopicId = "topic id";
+    /// Names a capture of a task's segments.
+    SnapshotId = "snapshot id";
+    /// Names what a collection would do.
+    PlanId = "plan id";
+    /// Names one change.
+    OperationId = "operation id";
     /// Chosen by a client so that a retry is recognised.
     IdempotencyKey = "idempotency key";
 }

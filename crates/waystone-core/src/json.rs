@@ -41,6 +41,11 @@ fn read<'a, S: DeserializeSeed<'a>>(text: &'a [u8], seed: S) -> serde_json::Resu
     Ok(value)
 }
 
+/// Reads whatever a client sent.
+pub(crate) fn any<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Strict.deserialize(deserializer)
+}
+
 /// Reads an object that a client sent. The library's own way to read one takes [`RAW_KEY`] in it for an instruction.
 pub(crate) fn object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     match Strict.deserialize(deserializer)? {

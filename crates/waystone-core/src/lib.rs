@@ -18,9 +18,11 @@ pub mod json;
 pub mod offload;
 pub mod pack;
 mod recent;
+pub mod score;
 pub mod store;
 pub mod survive;
 pub mod tokens;
+pub mod words;
 
 pub use engine::{Engine, GRACE_DAYS, Limits};
 pub use error::{Error, Result};

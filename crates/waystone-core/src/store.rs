@@ -1,5 +1,7 @@
 //! The boundary to where things are kept.
 
+mod segment;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,12 +18,20 @@ use crate::error::Result;
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
 
+pub use segment::{
+    Candidates, Change, ChangeSegments, Changed, Facts, FindCandidates, NewSegment, NewSegments, PLAN_LIFE_MS, Plan,
+    Put, Ranked, Restored, Roots, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow, WhichSegments,
+    WhichTask,
+};
+
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
 /// say there who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub space: i64,
     pub actor: String,
+    /// Whether a model acts, rather than a person: it undoes only what it did itself.
+    pub is_agent: bool,
 }
 
 /// Who acts is kept with every operation, and a client chooses what it is called; no more of it is kept.
@@ -30,13 +40,19 @@ const ACTOR_LENGTH_MAX: usize = 128;
 impl Scope {
     /// The one space of a single machine.
     pub fn local(actor: &str) -> Self {
-        Self { space: 1, actor: actor.chars().take(ACTOR_LENGTH_MAX).collect() }
+        Self { space: 1, actor: actor.chars().take(ACTOR_LENGTH_MAX).collect(), is_agent: false }
+    }
+
+    /// The same scope, for a model.
+    #[must_use]
+    pub fn for_agent(self) -> Self {
+        Self { is_agent: true, ..self }
     }
 
     /// The same scope, on behalf of `agent` when there is one.
     pub(crate) fn acting_as(&self, agent: Option<&AgentId>) -> Self {
         let actor = agent.map_or_else(|| self.actor.clone(), |agent| agent.as_str().to_owned());
-        Self { space: self.space, actor }
+        Self { actor, ..self.clone() }
     }
 }
 
@@ -150,7 +166,7 @@ pub struct CheckedGroup {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: SegmentStore {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

@@ -6,10 +6,16 @@
 mod aside;
 mod checkpoint;
 mod frame;
+mod garbage;
 mod handle;
 mod mark;
+mod operation;
+mod segment;
+mod stash;
 mod stdio;
+mod task;
 mod tool;
+mod usage;
 mod view;
 
 use std::sync::Arc;
@@ -42,7 +48,9 @@ const PROMISE: &str = "Waystone keeps your working context safe across restarts.
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
     workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
-    you have. Mark what must never be shortened with workflow_mark_critical. What a view left out comes back with context_expand.";
+    you have. Mark what must never be shortened with workflow_mark_critical. What a view left out comes back with context_expand. \
+    Capture what you read or decide with context_put; when context_analyze_usage warns, make room with context_gc_analyze and \
+    context_gc_prune. What is stashed is found with context_search_stashed; context_undo takes any of it back.";
 
 /// Every tool there is.
 fn tools() -> Vec<Tool> {
@@ -51,6 +59,12 @@ fn tools() -> Vec<Tool> {
     tools.extend(mark::tools());
     tools.extend(view::tools());
     tools.extend(handle::tools());
+    tools.extend(segment::tools());
+    tools.extend(stash::tools());
+    tools.extend(usage::tools());
+    tools.extend(garbage::tools());
+    tools.extend(task::tools());
+    tools.extend(operation::tools());
     tools
 }
 
@@ -106,7 +120,7 @@ impl Mcp {
 
     fn scope(&self, context: &RequestContext<RoleServer>) -> Scope {
         let client = context.client_info().map(|client| client.name).filter(|name| !name.trim().is_empty());
-        Scope::local(client.as_deref().unwrap_or(&self.user))
+        Scope::local(client.as_deref().unwrap_or(&self.user)).for_agent()
     }
 }
 

@@ -33,6 +33,7 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
+            && warn("deleted segments could not be removed", upkeep.purge())
         {
             expired_at = Some(Instant::now());
         }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use waystone_core::canon::Hash;
 
 /// Queries that find nothing in a sound database. Each row found is a problem.
-const PROBLEMS: [(&str, &str); 10] = [
+const PROBLEMS: [(&str, &str); 14] = [
     ("SQLite", "SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     ("a reference", "SELECT \"table\", rowid FROM pragma_foreign_key_check"),
     (
@@ -29,7 +29,8 @@ const PROBLEMS: [(&str, &str); 10] = [
         "SELECT space FROM space AS s WHERE session_count <> (SELECT count(*) FROM session WHERE archived_at_ms IS NULL)
              OR checkpoint_count <> (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE archived_at_ms IS NULL)
              OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session) + (SELECT coalesce(sum(size_bytes), 0) FROM given_context)
-             OR row_seq < (SELECT coalesce(max(seq), 0) FROM checkpoint)
+                            + (SELECT coalesce(sum(size_bytes), 0) FROM segment)
+             OR row_seq < (SELECT coalesce(max(seq), 0) FROM checkpoint) OR row_seq < (SELECT coalesce(max(seq), 0) FROM segment)
              OR operation_seq - (SELECT max(first_seq) - 1 FROM chain) <> (SELECT count(*) FROM operation
                  WHERE seq >= (SELECT max(first_seq) FROM chain))
              OR operation_seq < (SELECT coalesce(max(seq), 0) FROM operation)
@@ -51,6 +52,29 @@ const PROBLEMS: [(&str, &str); 10] = [
          WHERE b.group_key IS NOT c.group_key OR b.seq >= c.seq",
     ),
     ("checkpoint.seq", "SELECT seq FROM checkpoint GROUP BY space, seq HAVING count(*) > 1"),
+    ("segment.seq", "SELECT seq FROM segment GROUP BY space, seq HAVING count(*) > 1"),
+    (
+        "usage",
+        "SELECT project FROM
+             (SELECT project, coalesce(task, 0) AS task, tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
+              FROM segment GROUP BY 1, 2, 3, 4
+              EXCEPT SELECT project, task, tier, type, segment_count, tokens, pinned_count, pinned_tokens FROM usage)
+         UNION ALL SELECT project FROM
+             (SELECT project, task, tier, type, segment_count, tokens, pinned_count, pinned_tokens FROM usage WHERE segment_count <> 0
+              EXCEPT SELECT project, coalesce(task, 0), tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
+              FROM segment GROUP BY 1, 2, 3, 4)",
+    ),
+    (
+        "segment",
+        "SELECT s.id FROM segment AS s LEFT JOIN segment_text AS x ON x.segment = s.key
+         WHERE x.text IS NULL OR length(CAST(x.text AS BLOB)) <> s.size_bytes OR tier NOT IN ('working', 'stashed', 'archive')
+             OR (tier = 'working') <> (entered_seq IS NOT NULL) OR (tier = 'archive') <> (archived_at_ms IS NOT NULL)",
+    ),
+    (
+        "operation.undone",
+        "SELECT seq FROM operation AS o
+         WHERE undone <> EXISTS (SELECT 1 FROM operation WHERE space = o.space AND undoes = o.seq AND undone = 0)",
+    ),
 ];
 
 /// What is wrong with the database in `data_dir`; nothing when it is sound.

@@ -55,6 +55,11 @@ pub async fn contents(engine: &Engine) -> Value {
         };
         all.push(serde_json::to_value(engine.load_checkpoint(&scope, request).await.unwrap()).unwrap());
     }
+    for project in engine.list_projects(&scope).await.unwrap().projects {
+        let request = json!({ "project_id": project, "full": true, "limit": 1000 });
+        let request = serde_json::from_value(request).unwrap();
+        all.push(serde_json::to_value(engine.list_task_context(&scope, request).await.unwrap()).unwrap());
+    }
     json!(all)
 }
 
@@ -93,6 +98,34 @@ async fn change_some(h: &Harness) {
     h.engine.compress_context(&h.scope, serde_json::from_value(view).unwrap()).await.unwrap();
     let deleted = h.save("golden-1", json!({ "step": "not wanted" })).await.checkpoint_id;
     h.engine.delete_checkpoint(&h.scope, &deleted).await.unwrap();
+    change_segments(h).await;
+}
+
+/// The same for segments: in every tier, pinned, in a task, captured, referred to, and undone.
+async fn change_segments(h: &Harness) {
+    let task = json!({ "project_id": "golden", "task_id": "billing" });
+    h.engine.set_current_task(&h.scope, serde_json::from_value(task.clone()).unwrap()).await.unwrap();
+    let put = |request: Value| h.engine.put_segments(&h.scope, serde_json::from_value(request).unwrap());
+    let notes: Vec<String> = (0..6).map(|n| format!("note {n}: größe\nsecond line")).collect();
+    let ids = put(json!({ "project_id": "golden", "texts": notes, "topic_id": "money" })).await.unwrap().segment_ids;
+    let decision = json!({
+        "project_id": "golden", "text": "keep amounts in cents", "type": "decision", "pinned": true,
+        "tags": [format!("ref:{}", ids[0])], "file_path": "src/money.rs", "line_range": [3, 9],
+    });
+    put(decision).await.unwrap();
+    put(json!({ "project_id": "golden", "messages": [{ "role": "user", "content": "ok" }], "stash": true }))
+        .await
+        .unwrap();
+    h.engine.create_snapshot(&h.scope, serde_json::from_value(task).unwrap()).await.unwrap();
+    let prune = |ids: &[waystone_core::id::SegmentId], action: &str| {
+        let request = json!({ "project_id": "golden", "segment_ids": ids, "action": action, "confirm": true });
+        h.engine.prune_segments(&h.scope, serde_json::from_value(request).unwrap())
+    };
+    prune(&ids[..2], "stash").await.unwrap();
+    prune(&ids[2..3], "delete").await.unwrap();
+    prune(&ids[3..4], "delete").await.unwrap();
+    let undo = json!({ "project_id": "golden" });
+    h.engine.undo_operation(&h.scope, serde_json::from_value(undo).unwrap()).await.unwrap();
 }
 
 /// Writes a golden directory of the present format under `name`. One that exists is never written again.

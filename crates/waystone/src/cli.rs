@@ -7,10 +7,13 @@ mod doctor;
 mod failure;
 mod file;
 mod handle;
+mod operation;
 mod render;
+mod segment;
 mod serve;
 mod session;
 mod status;
+mod task;
 mod view;
 
 use std::io::Write;
@@ -68,6 +71,14 @@ pub(crate) enum OnStore {
     /// Look at checkpoints, save and delete them
     #[command(subcommand)]
     Checkpoint(Box<checkpoint::Command>),
+    /// Keep texts, and decide which are in the window
+    #[command(subcommand)]
+    Segment(Box<segment::Command>),
+    /// Group segments by tasks, and capture them in snapshots
+    #[command(subcommand)]
+    Task(task::Command),
+    /// Take back what was done to segments and tasks
+    Undo(operation::Undo),
     /// Print the original behind a handle of a view
     Expand(handle::Expand),
     /// Show what is kept, where, and who uses it
@@ -149,6 +160,9 @@ pub(crate) async fn run(
         OnStore::Serve => serve::http(engine, settings).await,
         OnStore::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
+        OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings.project.clone()).await,
+        OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
+        OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Doctor(_) => doctor::run(engine, scope, &out, findings).await,
@@ -159,8 +173,10 @@ pub(crate) async fn run(
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use waystone_core::api::{
-        CompressContext, ExpandHandle, ListCheckpoints, ListSessions, LoadCheckpoint, MarkCritical, PrioritizeContext,
-        SaveCheckpoint, UpdateSession,
+        AnalyzeGarbage, AnalyzeUsage, CompressContext, CreateSnapshot, ExpandHandle, ListCheckpoints, ListSegments,
+        ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext, PruneSegments, PutSegments,
+        RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchStashed, SegmentFilters, SetCurrentTask, StashSegments,
+        UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -174,7 +190,8 @@ mod tests {
             for name in path.split(' ') {
                 command = command.find_subcommand(name).expect(name).clone();
             }
-            command.get_arguments().map(named).collect::<Vec<_>>()
+            // Settings are arguments of every command.
+            command.get_arguments().chain(Arguments::command().get_arguments()).map(named).collect::<Vec<_>>()
         };
         commands.iter().flat_map(of).collect()
     }
@@ -186,7 +203,8 @@ mod tests {
         assert!(!fields.is_empty());
         for field in fields.keys() {
             let renamed = renamed.iter().find(|(from, _)| from == field).map(|(_, to)| (*to).to_owned());
-            let argument = renamed.unwrap_or_else(|| kebab_case(field.strip_suffix("Id").unwrap_or(field)));
+            let plain = field.strip_suffix("Id").or(field.strip_suffix("_id")).unwrap_or(field);
+            let argument = renamed.unwrap_or_else(|| kebab_case(plain).replace('_', "-"));
             assert!(arguments.contains(&argument), "`{field}` is not `{argument}` of {commands:?}: {arguments:?}");
         }
     }
@@ -206,6 +224,31 @@ mod tests {
         check::<ListCheckpoints>(&["checkpoint list"], &filters);
         check::<ListSessions>(&["session list"], &filters);
         check::<UpdateSession>(&["session rename", "session tag"], &[]);
+        // A person puts texts; messages are what a program has.
+        let put = [("project_id", "project"), ("text", "texts"), ("messages", "texts"), ("tags", "tag")];
+        check::<PutSegments>(&["segment put"], &put);
+        let stash = [("project_id", "project"), ("filters", "created-after")];
+        check::<StashSegments>(&["segment stash"], &stash);
+        check::<SearchStashed>(&["segment search"], &stash);
+        check::<RetrieveStashed>(&["segment retrieve"], &stash);
+        check::<SegmentFilters>(&["segment search"], &[("tags", "tag")]);
+        check::<ListSegments>(&["segment list"], &[("project_id", "project")]);
+        // What a platform describes only a platform knows.
+        let analyze = [
+            ("project_id", "project"),
+            ("context_descriptors", "task"),
+            ("token_limit", "limit"),
+            ("target_tokens", "target"),
+        ];
+        check::<AnalyzeUsage>(&["segment usage"], &analyze);
+        check::<AnalyzeGarbage>(&["segment gc"], &analyze);
+        let ids = [("project_id", "project"), ("segment_ids", "segments"), ("confirm", "yes")];
+        check::<PruneSegments>(&["segment prune"], &ids);
+        check::<PinSegments>(&["segment pin"], &ids);
+        check::<SetCurrentTask>(&["task use"], &ids);
+        check::<CreateSnapshot>(&["task snapshot"], &ids);
+        check::<RestoreSnapshot>(&["task restore"], &ids);
+        check::<UndoOperation>(&["undo"], &ids);
     }
 
     #[test]

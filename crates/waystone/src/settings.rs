@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use waystone_core::api::ContextRule;
+use waystone_core::api::{ContextRule, TOKENS_MAX};
 use waystone_core::id::ProjectId;
 use waystone_core::{Error, Limits};
 
@@ -56,7 +56,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 12] = [
+pub(crate) const SETTINGS: [Setting; 13] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -111,7 +111,15 @@ pub(crate) const SETTINGS: [Setting; 12] = [
         aliases: &[],
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().total_bytes_max),
-        about: "Most bytes of all checkpoints as stored",
+        about: "Most bytes of all that is kept, as stored",
+    },
+    Setting {
+        key: "tokenLimit",
+        variable: "WAYSTONE_TOKEN_LIMIT",
+        aliases: &[],
+        kind: Kind::Number(1, TOKENS_MAX),
+        default: || json!(Limits::default().window_tokens),
+        about: "How many tokens the window of a model holds, where a request does not say so",
     },
     Setting {
         key: "contextRules",
@@ -221,6 +229,7 @@ impl Settings {
             checkpoint_bytes_max: number("maxCheckpointBytes"),
             session_bytes_max: number("maxSessionBytes"),
             total_bytes_max: number("maxTotalBytes"),
+            window_tokens: number("tokenLimit"),
         };
         let layer::Merged { values, origins } = merged;
         Ok(Self { data_dir, project, limits, user: variables.user(), warnings: variables.unknown(), values, origins })

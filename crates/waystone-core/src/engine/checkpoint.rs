@@ -136,7 +136,7 @@ impl Engine {
         if actual > max { Err(Error::PayloadTooLarge { what: "context", actual, max }) } else { Ok(()) }
     }
 
-    fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
+    pub(super) fn fresh_id<T: std::str::FromStr<Err = String>>(&self) -> Result<T> {
         self.clock.new_id().parse().map_err(|error: String| Error::broken(error))
     }
 

@@ -1,6 +1,6 @@
 //! Handles: the original behind what a view left out.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Engine;
 use crate::api::{ExpandHandle, ExpandedHandle, LoadCheckpoint};
@@ -26,6 +26,11 @@ impl Engine {
                     loaded => loaded?,
                 };
                 loaded.context.get().as_bytes().to_vec()
+            }
+            Holder::Segment(id) => {
+                let found = self.store.find_segment(scope, id).await?;
+                let segment = found.ok_or_else(|| missing("there is no such segment"))?;
+                json!(segment.text).to_string().into_bytes()
             }
             Holder::Context(hash) => {
                 let packed = self.store.find_context(scope, *hash).await?;
@@ -53,6 +58,9 @@ fn not_found(request: &ExpandHandle, why: String) -> Error {
 /// The keys that a pointer may begin with, as many as one reads.
 fn what_is_there(context: &Value) -> String {
     const SHOWN_MAX: usize = 20;
+    if !context.is_object() {
+        return "it leads to a text, which has no parts but ?lines= and ?bytes=".to_owned();
+    }
     let keys: Vec<&str> = context.as_object().into_iter().flat_map(|map| map.keys()).map(String::as_str).collect();
     let more = if keys.len() > SHOWN_MAX { ", …" } else { "" };
     format!("the context has the keys {}{more}", keys[..keys.len().min(SHOWN_MAX)].join(", "))

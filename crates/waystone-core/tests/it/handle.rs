@@ -46,10 +46,11 @@ async fn a_handle_names_a_value_or_a_part_of_its_text() {
         assert_eq!(code(&h, &format!("ws:checkpoint:{id}{missing}")).await, "HANDLE_NOT_FOUND", "{missing}");
     }
     let hash = "0".repeat(64);
-    for missing in ["ws:checkpoint:none", "ws:checkpoint:none#/a", &format!("ws:context:{hash}#/a")] {
+    for missing in ["ws:checkpoint:none", "ws:checkpoint:none#/a", "ws:segment:none", &format!("ws:context:{hash}#/a")]
+    {
         assert_eq!(code(&h, missing).await, "HANDLE_NOT_FOUND", "{missing}");
     }
-    for bad in ["", "text", "ws:checkpoint:", "ws:context:12", "ws:segment:a", &format!("ws:checkpoint:{id}#text")] {
+    for bad in ["", "text", "ws:checkpoint:", "ws:context:12", "ws:segment:a b", &format!("ws:checkpoint:{id}#text")] {
         assert_eq!(code(&h, bad).await, "INVALID_INPUT", "{bad}");
     }
 }

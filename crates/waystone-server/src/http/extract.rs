@@ -66,13 +66,16 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpError> {
-        let query = parts.uri.query().unwrap_or_default();
-        if !is_utf8_when_decoded(query) {
-            return Err(HttpError(Error::InvalidInput("query: it is not UTF-8".to_owned())));
-        }
-        let value = serde_path_to_error::deserialize(serde_html_form::Deserializer::from_bytes(query.as_bytes()));
-        value.map(Self).map_err(|error| HttpError(name_field(error)))
+        parse_query(parts.uri.query().unwrap_or_default()).map(Self)
     }
+}
+
+fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, HttpError> {
+    if !is_utf8_when_decoded(query) {
+        return Err(HttpError(Error::InvalidInput("query: it is not UTF-8".to_owned())));
+    }
+    let value = serde_path_to_error::deserialize(serde_html_form::Deserializer::from_bytes(query.as_bytes()));
+    value.map_err(|error| HttpError(name_field(error)))
 }
 
 /// A number in a query that is there: an empty one is not the same as none.
@@ -114,6 +117,58 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
         Ok(Self(offload(length, parse).await??, turn))
     }
+}
+
+/// A request of which the path has some fields and a JSON body the others, and its turn. A field may stand in both, if it is the same.
+pub(super) struct Fields<T>(pub(super) T, pub(super) Option<Turn>);
+
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Fields<T> {
+    type Rejection = HttpError;
+
+    async fn from_request(request: Request, state: &Http) -> Result<Self, HttpError> {
+        check_content_type(request.headers())?;
+        let (mut parts, body) = request.into_parts();
+        let in_path = path_fields(&mut parts, state).await?;
+        let (body, turn) = read_body(body, state).await?;
+        let length = body.len();
+        let parse = move || {
+            let mut value = json::parse_strict(&body).map_err(Error::InvalidInput)?;
+            if let Some(fields) = value.as_object_mut() {
+                for (name, given) in in_path {
+                    match fields.insert(name.clone(), given.clone().into()) {
+                        Some(other) if other != given => {
+                            return Err(Error::InvalidInput(format!("{name} is given twice, with different values")));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            request_from(value)
+        };
+        Ok(Self(offload(length, parse).await??, turn))
+    }
+}
+
+/// A request of which the path has some fields and the query the others.
+pub(super) struct Filter<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Http> for Filter<T> {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Http) -> Result<Self, HttpError> {
+        let in_path = path_fields(parts, state).await?;
+        let encoded = serde_html_form::to_string(&in_path).unwrap_or_default();
+        let query = parts.uri.query().filter(|query| !query.is_empty());
+        let all = query.map_or(encoded.clone(), |query| format!("{encoded}&{query}"));
+        parse_query(&all).map(Self)
+    }
+}
+
+/// The names in the path's pattern with what stands there.
+async fn path_fields(parts: &mut Parts, state: &Http) -> Result<Vec<(String, String)>, HttpError> {
+    let fields = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+    let Path(fields) = fields.map_err(|error| HttpError(Error::InvalidInput(error.body_text())))?;
+    Ok(fields)
 }
 
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {

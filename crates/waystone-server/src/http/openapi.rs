@@ -65,7 +65,7 @@ fn operation(route: &Route) -> Value {
         "operationId": operation_id(route), "summary": route.summary,
         "parameters": parameters(route), "responses": responses,
     });
-    if let Some(body) = &route.body {
+    if let Some(body) = route.body_schema() {
         operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
     }
     operation
@@ -73,7 +73,12 @@ fn operation(route: &Route) -> Value {
 
 /// Operations that stand at two paths are told apart by what the path names.
 fn operation_id(route: &Route) -> String {
-    let place = if route.path.contains("/sessions/{sessionId}/") { "_of_session" } else { "" };
+    let place = match route.path {
+        path if path.contains("/sessions/{sessionId}/") => "_of_session",
+        // One stands under a project and once more for itself.
+        "/api/projects/{project_id}/stash/search" | "/api/projects/{project_id}/undo" => "_of_project",
+        _ => "",
+    };
     format!("{}{place}", route.operation)
 }
 

@@ -19,6 +19,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
+/// Also an extension of the response that it becomes, for who has another name for it.
+#[derive(Clone)]
 pub(super) struct HttpError(pub(super) Error);
 
 impl From<Error> for HttpError {
@@ -38,6 +40,7 @@ impl IntoResponse for HttpError {
         if let Error::StorageUnavailable { reason: Unavailable::Busy, .. } = &error {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(Self(error));
         response
     }
 }

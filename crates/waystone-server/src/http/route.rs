@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::Http;
 use super::extract::Query;
+use super::reply::HttpError;
 use crate::schema;
 
 /// What every route may answer: the query or an id is wrong, the guard refuses, the method is another, the store cannot be used.
@@ -41,6 +42,13 @@ struct NoQuery {}
 
 async fn without_query(Query(NoQuery {}): Query<NoQuery>, request: Request, next: Next) -> Response {
     next.run(request).await
+}
+
+async fn name_as_parameter(mut response: Response) -> Response {
+    match response.extensions_mut().remove::<HttpError>() {
+        Some(HttpError(error)) => HttpError(error.as_parameter()).into_response(),
+        None => response,
+    }
 }
 
 pub(super) struct Header {
@@ -129,12 +137,30 @@ impl Route {
         self.errors.iter().chain(&ANYWHERE).copied().collect()
     }
 
-    /// What handles it, and refuses a query if it takes none.
+    /// What handles it, and refuses a query if it takes none. A bad request has another name in the contract of segments.
     pub(super) fn into_handler(self) -> MethodRouter<Http> {
-        match self.query {
+        let handler = match self.query {
             Some(_) => self.handler,
             None => self.handler.route_layer(middleware::from_fn(without_query)),
+        };
+        match self.path.starts_with("/api/projects") {
+            true => handler.route_layer(middleware::map_response(name_as_parameter)),
+            false => handler,
         }
+    }
+
+    /// The schema of its body, without what stands in its path.
+    pub(super) fn body_schema(&self) -> Option<Map<String, Value>> {
+        let mut schema = self.body.clone()?;
+        for name in self.path_parameters() {
+            if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+                properties.remove(name);
+            }
+            if let Some(Value::Array(required)) = schema.get_mut("required") {
+                required.retain(|field| field != name);
+            }
+        }
+        Some(schema)
     }
 
     /// The names in braces.

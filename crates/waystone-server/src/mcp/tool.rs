@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use waystone_core::api::ErrorReply;
 use waystone_core::offload::offload;
@@ -22,6 +22,11 @@ pub(super) enum Effect {
     Reads,
     Adds,
 }
+
+/// The request of a tool that is asked for nothing in particular.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
 
 type Call = dyn Fn(Engine, Scope, JsonObject) -> Pin<Box<dyn Future<Output = Result<String>> + Send>> + Send + Sync;
 
@@ -62,6 +67,12 @@ impl Tool {
             })
         };
         Self { definition, has_large_reply: false, call: Arc::new(call) }
+    }
+
+    /// What it does, where several tools take the same request.
+    pub(super) fn described(mut self, description: &'static str) -> Self {
+        self.definition.description = Some(description.into());
+        self
     }
 
     pub(super) fn with_large_reply(self) -> Self {

@@ -167,13 +167,14 @@ async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
     let c = Client::new();
     c.harness.save("s", json!({ "n": 1 })).await;
     let message = async |method: &str, path: &str| {
-        let body = matches!(method, "POST" | "PATCH").then(|| json!({}));
+        let body = matches!(method, "POST" | "PATCH" | "PUT").then(|| json!({}));
         let (status, reply) = c.call(method, path, body).await;
-        assert_error((status, reply.clone()), 400, "INVALID_INPUT");
+        let code = if path.starts_with("/api/projects") { "INVALID_PARAMETER" } else { "INVALID_INPUT" };
+        assert_error((status, reply.clone()), 400, code);
         reply["error"]["message"].as_str().unwrap().to_owned()
     };
     for (method, path, _) in operations() {
-        let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c");
+        let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c").replace("{project_id}", "p");
         let refusal = message(method.as_str(), &format!("{path}?purge=true")).await;
         assert!(refusal.starts_with("unknown field `purge`"), "{method} {path}: {refusal}");
     }

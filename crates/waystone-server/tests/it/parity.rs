@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 19] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 38] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -17,6 +17,25 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 19] = [
     ("compress_context", true, Some("workflow_context_compress"), Some("checkpoint view")),
     ("prioritize_context", true, Some("workflow_context_prioritize"), Some("checkpoint view")),
     ("expand_handle", true, Some("context_expand"), Some("expand")),
+    ("put_segments", true, Some("context_put"), Some("segment put")),
+    ("list_working_set", true, Some("context_get_working_set"), Some("segment list")),
+    ("list_task_context", true, Some("context_get_task_context"), Some("segment list")),
+    ("list_projects", true, Some("context_list_projects"), Some("segment projects")),
+    ("stash_segments", true, Some("context_stash"), Some("segment stash")),
+    ("search_stashed", true, Some("context_search_stashed"), Some("segment search")),
+    ("retrieve_stashed", true, Some("context_retrieve_stashed"), Some("segment retrieve")),
+    ("analyze_usage", true, Some("context_analyze_usage"), Some("segment usage")),
+    ("analyze_garbage", true, Some("context_gc_analyze"), Some("segment gc")),
+    ("prune_segments", true, Some("context_gc_prune"), Some("segment prune")),
+    ("pin_segments", true, Some("context_gc_pin"), Some("segment pin")),
+    ("unpin_segments", true, Some("context_gc_unpin"), Some("segment unpin")),
+    ("set_current_task", true, Some("context_set_current_task"), Some("task use")),
+    ("list_tasks", true, None, Some("task list")),
+    ("create_snapshot", true, Some("context_create_task_snapshot"), Some("task snapshot")),
+    ("list_snapshots", true, None, Some("task snapshots")),
+    ("restore_snapshot", true, Some("context_restore_task_snapshot"), Some("task restore")),
+    ("list_operations", true, None, Some("undo")),
+    ("undo_operation", true, Some("context_undo"), Some("undo")),
     ("find_checkpoint", false, None, Some("checkpoint delete")),
     ("find_session", true, None, Some("session show")),
     ("list_sessions", true, None, Some("session list")),

@@ -97,7 +97,7 @@ async fn a_bad_request_for_a_view_gets_its_code() {
     check("compress", json!({ "sessionId": "none" }), 404, "SESSION_NOT_FOUND", "`none`").await;
     check("compress", json!({ "checkpointId": "none" }), 404, "CHECKPOINT_NOT_FOUND", "`none`").await;
 
-    for handle in ["text", "ws:checkpoint:a b", "ws:context:12", "ws:checkpoint:c#/a?lines=0-1", "ws:segment:x"] {
+    for handle in ["text", "ws:checkpoint:a b", "ws:context:12", "ws:checkpoint:c#/a?lines=0-1", "ws:message:x"] {
         assert_error(expand(&c, &json!(handle), "").await, 400, "INVALID_INPUT");
     }
     let missing = expand(&c, &json!("ws:checkpoint:none#/a"), "").await;

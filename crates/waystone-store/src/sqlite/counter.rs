@@ -18,7 +18,8 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
              session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              size_bytes = (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space)
-                        + (SELECT coalesce(sum(size_bytes), 0) FROM given_context WHERE space = p.space);",
+                        + (SELECT coalesce(sum(size_bytes), 0) FROM given_context WHERE space = p.space)
+                        + (SELECT coalesce(sum(size_bytes), 0) FROM segment WHERE space = p.space);",
     )
     .map_err(DbError::from)
 }
@@ -28,7 +29,9 @@ pub(crate) fn continue_numbers(db: &Connection) -> DbResult<()> {
     db.execute_batch(
         "UPDATE space AS p SET row_seq = max(row_seq,
              (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
-             (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space));",
+             (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space),
+             (SELECT coalesce(max(seq), 0) FROM segment WHERE space = p.space),
+             (SELECT coalesce(max(seq), 0) FROM snapshot WHERE space = p.space));",
     )?;
     let highest: i64 = db.query_row(
         "SELECT max((SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),

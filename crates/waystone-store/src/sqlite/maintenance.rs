@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use waystone_core::clock::Clock;
+use waystone_core::GRACE_DAYS;
+use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
 
 use super::connection::{BUSY_MAX, open_writer};
 use super::error::DbResult;
+use super::garbage;
 use super::mirror;
+use super::segment;
 use super::view;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -25,6 +28,7 @@ const RESTART_BYTES: u64 = 64 * MIB;
 /// How much is removed in one transaction, so that writers wait only briefly.
 const EXPIRE_ROWS: usize = 1000;
 const EXPIRE_CONTEXTS: usize = 32;
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 /// How many files are written before that is recorded.
 const MIRROR_PAGE: usize = 64;
 /// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
@@ -72,10 +76,30 @@ impl Upkeep {
             |db: &Connection| db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - KEY_LIFE_MS]);
         self.locked(expire_keys)?;
         while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))?.is_some_and(|count| count >= EXPIRE_ROWS) {}
+        self.locked(|db| garbage::expire_plans(db, now))?;
         while self.locked(|db| in_transaction(db, |db| view::expire(db, now - CONTEXT_LIFE_MS, EXPIRE_CONTEXTS)))?
             == Some(EXPIRE_CONTEXTS)
         {}
         Ok(())
+    }
+
+    /// Removes segments that were deleted so long ago that they cannot be restored any more.
+    pub(crate) fn purge(&mut self) -> DbResult<()> {
+        let now = self.clock.now();
+        let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
+        loop {
+            let removed = self.locked(|db| {
+                let transaction = db.unchecked_transaction()?;
+                let removed = segment::purge(&transaction, before, EXPIRE_ROWS, now);
+                if removed.is_ok() {
+                    transaction.commit()?;
+                }
+                Ok(removed)
+            })?;
+            if removed.transpose()? != Some(EXPIRE_ROWS) {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes the files of groups that had changed at the beginning, until all are written or it `is_over`. Between pages the log is

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Limits};
@@ -53,9 +53,15 @@ async fn every_golden_directory_with_files_is_rebuilt_from_them() {
         waystone_store::repair(golden.directory.path(), &shared, &mut |_, _| {}).unwrap();
         let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
         let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
-        let expected = golden::without_keeping(golden.expected);
+        let expected = only_checkpoints(golden::without_keeping(golden.expected));
         let contents = golden::contents(&engine).await;
         assert!(golden::contains(&contents, &expected), "{} does not hold what it held", golden.name);
         engine.close().await;
     }
+}
+
+/// What has a second copy in files.
+fn only_checkpoints(contents: Value) -> Value {
+    let all = contents.as_array().unwrap();
+    all.iter().filter(|entry| entry.get("checkpointId").is_some()).cloned().collect()
 }

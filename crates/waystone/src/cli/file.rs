@@ -1,4 +1,4 @@
-//! A context from a file or from standard input.
+//! A context or a text from a file or from standard input.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,6 +13,13 @@ use super::failure::Failure;
 pub(super) fn read_context(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Map<String, Value>> {
     let text = read(path, bytes_max, is_alone)?;
     Ok(object(&text).map_err(|error| Error::InvalidInput(format!("{}: {error}", name_of(path))))?)
+}
+
+/// Reads the text in a file of up to `bytes_max`.
+pub(super) fn read_text(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
+    let text = read(path, bytes_max, false)?;
+    let not_text = |_| Error::InvalidInput(format!("{}: it is not UTF-8", name_of(path)));
+    Ok(String::from_utf8(text).map_err(not_text)?)
 }
 
 pub(super) fn object(text: &[u8]) -> Result<Map<String, Value>, String> {
@@ -37,7 +44,7 @@ fn read(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Vec<u8>> 
         message: format!("cannot {what} {name}: {error}"),
         hint: match is_alone {
             true => "one argument is FILE, two are SESSION and FILE; `-` reads standard input".to_owned(),
-            false => "name a file with a JSON object; `-` reads standard input".to_owned(),
+            false => "name a file; `-` reads standard input".to_owned(),
         },
     };
     let source: Box<dyn Read> = match is_standard_input(path) {

@@ -154,7 +154,7 @@ fn add_checkpoint(
     let space = columns.space();
     let parent = find(db, "checkpoint", space, columns.text("parent_id").unwrap_or_default())?;
     if is_renumbered {
-        columns.set("seq", next_row_seq(db, &Scope { space, actor: String::new() })?);
+        columns.set("seq", next_row_seq(db, &Scope { space, ..Scope::local("") })?);
     }
     columns.set("session", session);
     columns.set("group_key", group);

@@ -1,0 +1,232 @@
+//! The stash: segments outside of the window, found by words and by what is known of them.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::segment::{check_path, check_tags};
+use super::{LIMIT_MAX, Segment, SegmentError, SegmentType, check_limit};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::{ProjectId, SegmentId, TaskId};
+use crate::json;
+
+/// Which segments are meant. All that are given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SegmentFilters {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// All of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SegmentType>,
+    /// A time, or a date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_after: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<Timestamp>,
+}
+
+impl SegmentFilters {
+    fn check(&self) -> Result<()> {
+        check_tags(&self.tags)?;
+        check_path(self.file_path.as_deref())
+    }
+}
+
+/// A field that may be an object, or the same as JSON text.
+pub(super) fn object_or_text<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = match json::any(deserializer)? {
+        Value::Null => return Ok(None),
+        Value::String(text) => json::parse_strict(text.as_bytes())
+            .map_err(|error| D::Error::custom(format!("it is neither an object nor one as JSON text: {error}")))?,
+        other => other,
+    };
+    if !value.is_object() {
+        return Err(D::Error::custom("it is neither an object nor one as JSON text"));
+    }
+    serde_json::from_value(value).map(Some).map_err(D::Error::custom)
+}
+
+fn filters_schema(generator: &mut SchemaGenerator) -> Schema {
+    either_schema(SegmentFilters::json_schema(generator))
+}
+
+/// An object, or the same as JSON text.
+pub(super) fn either_schema(object: Schema) -> Schema {
+    json_schema!({ "anyOf": [object, { "type": "string" }] })
+}
+
+/// How long a query may be, in characters.
+const QUERY_MAX: usize = 8192;
+
+fn check_query(query: Option<&str>) -> Result<()> {
+    let length = query.map_or(0, |query| query.chars().count());
+    if length > QUERY_MAX {
+        return Err(Error::InvalidInput(format!("query has {length} characters, at most {QUERY_MAX} are taken")));
+    }
+    Ok(())
+}
+
+/// Moves segments out of the window into the stash, where they stay searchable. Selects by every word of the query and by filters; with
+/// neither, the whole working set. Pinned segments stay. One call of context_undo takes it back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StashSegments {
+    /// The body of work; inferred from the working directory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Words and "quoted phrases" that must all occur in the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = QUERY_MAX))]
+    pub query: Option<String>,
+    /// Which segments, by file, task, tags, type and time.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
+    #[schemars(schema_with = "filters_schema")]
+    pub filters: Option<SegmentFilters>,
+}
+
+impl StashSegments {
+    pub(crate) fn check(&self) -> Result<()> {
+        check_selection(self.query.as_deref(), self.filters.as_ref())
+    }
+}
+
+/// What was stashed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StashReply {
+    pub project_id: ProjectId,
+    pub stashed_segments: Vec<SegmentId>,
+    pub tokens_stashed: u64,
+    /// How many were selected, pinned ones included.
+    pub segments_matched: u64,
+    /// Those that were selected and stay, as they are pinned.
+    pub errors: Vec<SegmentError>,
+    /// Give it to context_undo to take this back; left out when nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Searches the stash, without moving anything. Finds segments that have every word of the query, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchStashed {
+    /// The body of work; left out, all are searched, your own first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Words and "quoted phrases" that must all occur in the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = QUERY_MAX))]
+    pub query: Option<String>,
+    /// Which segments, by file, task, tags, type and time.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
+    #[schemars(schema_with = "filters_schema")]
+    pub filters: Option<SegmentFilters>,
+    /// How many to return, 1 to 1000.
+    #[serde(default = "SearchStashed::default_limit")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    pub limit: u32,
+    /// `next_cursor` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-7]?[0-9a-f]{1,15}$"))]
+    pub cursor: Option<String>,
+    /// Return long texts whole.
+    #[serde(default)]
+    pub full: bool,
+}
+
+impl SearchStashed {
+    pub fn default_limit() -> u32 {
+        50
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_limit(self.limit)?;
+        check_selection(self.query.as_deref(), self.filters.as_ref())
+    }
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct SearchReply {
+    pub segments: Vec<Segment>,
+    /// Of all, not of this page.
+    pub total_matches: u64,
+    #[schemars(schema_with = "super::segment::text_or_null")]
+    pub query: Option<String>,
+    pub filters_applied: SegmentFilters,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Gets stashed segments back: those that have every word of the query, newest first. With move_to_active they are in the window again.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetrieveStashed {
+    /// The body of work; inferred from the working directory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<ProjectId>,
+    /// Words and "quoted phrases" that must all occur in the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = QUERY_MAX))]
+    pub query: Option<String>,
+    /// Which segments, by file, task, tags, type and time.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
+    #[schemars(schema_with = "filters_schema")]
+    pub filters: Option<SegmentFilters>,
+    /// Move them into the window.
+    #[serde(default)]
+    pub move_to_active: bool,
+    /// How many to return, 1 to 1000.
+    #[serde(default = "RetrieveStashed::default_limit")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    pub limit: u32,
+    /// Return long texts whole.
+    #[serde(default)]
+    pub full: bool,
+}
+
+impl RetrieveStashed {
+    pub fn default_limit() -> u32 {
+        10
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_limit(self.limit)?;
+        check_selection(self.query.as_deref(), self.filters.as_ref())
+    }
+}
+
+/// What was retrieved.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct RetrieveReply {
+    pub project_id: ProjectId,
+    pub retrieved_segments: Vec<Segment>,
+    /// Those that are in the window now, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_to_active: Option<Vec<SegmentId>>,
+    /// How many were found, those beyond the limit included.
+    pub segments_found: u64,
+    /// Give it to context_undo to take this back; left out when nothing changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+fn check_selection(query: Option<&str>, filters: Option<&SegmentFilters>) -> Result<()> {
+    check_query(query)?;
+    filters.map_or(Ok(()), SegmentFilters::check)
+}

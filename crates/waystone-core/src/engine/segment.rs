@@ -1,0 +1,250 @@
+//! Segments: put, and listed by what is in the window.
+
+use super::Engine;
+use crate::api::{
+    ListSegments, NextCall, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters, SegmentType,
+    TaskContext, Tier, WorkingSet, WorkingSetReply,
+};
+use crate::canon::Hash;
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::{ProjectId, TaskId};
+use crate::offload::offload_unless;
+use crate::score;
+use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, WhichTask};
+use crate::tokens;
+use crate::words::Words;
+
+/// How many stashed segments are looked at for those most worth having back, and how many are shown.
+const WORTH_LOOKED_AT: u32 = 200;
+const WORTH_SHOWN: usize = 5;
+
+/// A text to be put, and what is known of it by itself.
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) kind: SegmentType,
+    pub(super) role: Option<String>,
+    pub(super) said: Option<Timestamp>,
+}
+
+impl Text {
+    pub(super) fn of_message(message: SaidMessage, kind: SegmentType) -> Self {
+        Self { text: message.content, kind, role: message.role, said: message.timestamp }
+    }
+}
+
+/// What a put came to.
+pub(super) struct Outcome {
+    ids: Vec<crate::id::SegmentId>,
+    added: u64,
+    tokens_added: u64,
+    operation: Option<i64>,
+}
+
+impl Engine {
+    /// Captures texts, those that are known by touching them.
+    pub async fn put_segments(&self, scope: &Scope, request: PutSegments) -> Result<PutReply> {
+        request.check()?;
+        let project = self.project_or_own(request.project_id.clone());
+        let is_said = request.messages.is_some();
+        let kind = request.kind.unwrap_or(if is_said { SegmentType::Message } else { SegmentType::Note });
+        let texts = request.text.clone().into_iter().chain(request.texts.clone().into_iter().flatten());
+        let texts = texts.map(|text| Text { text, kind, role: None, said: None });
+        let said = request.messages.clone().into_iter().flatten();
+        let texts = texts.chain(said.map(|message| Text::of_message(message, kind))).collect();
+        let which = request.task_id.clone().map_or(WhichTask::Current, WhichTask::Named);
+        let put = self.put_texts(scope, &project, texts, &request).await?;
+        let usage = self.store.sum_usage(scope, &project, &which, None).await?;
+        let tokens = usage.tokens();
+        Ok(PutReply {
+            touched: put.ids.len() as u64 - put.added,
+            segment_ids: put.ids,
+            added: put.added,
+            tokens_added: put.tokens_added,
+            usage_percent: self.percent(tokens, self.limits.window_tokens),
+            operation_id: put.operation.map(|seq| seq.to_string()),
+            next: self.next_when_full(&project, usage.task.as_ref(), tokens, self.limits.window_tokens),
+            project_id: project,
+            warnings: self.warnings(),
+        })
+    }
+
+    /// Puts texts with what `with` says of all of them.
+    pub(super) async fn put_texts(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        texts: Vec<Text>,
+        with: &PutSegments,
+    ) -> Result<Outcome> {
+        let now = self.clock.now();
+        for text in &texts {
+            self.check_text_size(text.text.len())?;
+        }
+        let hashes: Vec<_> = texts.iter().map(|text| (text.kind, Hash::of(text.text.as_bytes()))).collect();
+        let known = self.store.known_texts(scope, project, hashes.clone()).await?;
+        let mut segments = Vec::with_capacity(texts.len());
+        for (text, (kind, text_hash)) in texts.into_iter().zip(hashes) {
+            let created = text.said.unwrap_or(now);
+            let id = self.fresh_id()?;
+            segments.push(NewSegment { id, text: text.text, text_hash, kind, tokens: None, role: text.role, created });
+        }
+        let mut new = NewSegments {
+            project: project.clone(),
+            task: with.task_id.clone(),
+            segments: count_tokens(segments, known).await?,
+            tags: with.tags.clone(),
+            file_path: with.file_path.clone(),
+            line_range: with.line_range,
+            topic: with.topic_id.clone(),
+            pinned: with.pinned,
+            stash: with.stash,
+            at: now,
+            total_bytes_max: self.limits.total_bytes_max,
+        };
+        loop {
+            match self.store.put_segments(scope, new.clone()).await? {
+                Put::Done { ids, added, tokens_added, operation } => {
+                    return Ok(Outcome { ids, added, tokens_added, operation });
+                }
+                Put::TokensWanted => {
+                    let none_known = vec![false; new.segments.len()];
+                    new.segments = count_tokens(std::mem::take(&mut new.segments), none_known).await?;
+                }
+            }
+        }
+    }
+
+    fn check_text_size(&self, bytes: usize) -> Result<()> {
+        let (actual, max) = (bytes as u64, self.limits.context_bytes_max);
+        if actual > max { Err(Error::PayloadTooLarge { what: "a text", actual, max }) } else { Ok(()) }
+    }
+
+    /// What is in the window.
+    pub async fn list_working_set(&self, scope: &Scope, request: ListSegments) -> Result<WorkingSetReply> {
+        let page = self.list_tiers(scope, &request, &[Tier::Working]).await?;
+        let (worth_retrieving, next) = match page.total {
+            0 => self.worth_retrieving(scope, &request.project_id, page.task.as_ref()).await?,
+            _ => (Vec::new(), None),
+        };
+        Ok(WorkingSetReply {
+            working_set: WorkingSet {
+                project_id: request.project_id,
+                task_id: page.task,
+                total_tokens: page.tokens,
+                last_updated: page.changed,
+            },
+            segments: page.segments,
+            total_tokens: page.tokens,
+            segment_count: page.total,
+            next_cursor: page.next_cursor,
+            worth_retrieving,
+            next,
+            warnings: self.warnings(),
+        })
+    }
+
+    /// All segments of a task, in the window and out of it.
+    pub async fn list_task_context(&self, scope: &Scope, request: ListSegments) -> Result<TaskContext> {
+        let page = self.list_tiers(scope, &request, &[Tier::Working, Tier::Stashed]).await?;
+        Ok(TaskContext {
+            project_id: request.project_id,
+            task_id: page.task,
+            segments: page.segments,
+            total_tokens: page.tokens,
+            segment_count: page.total,
+            next_cursor: page.next_cursor,
+            warnings: self.warnings(),
+        })
+    }
+
+    async fn list_tiers(&self, scope: &Scope, request: &ListSegments, tiers: &'static [Tier]) -> Result<SegmentPage> {
+        request.check()?;
+        let select = SelectSegments {
+            project: Some(request.project_id.clone()),
+            first: request.project_id.clone(),
+            task: request.task_id.clone().map_or(WhichTask::Current, WhichTask::Named),
+            tiers,
+            filters: SegmentFilters::default(),
+            words: Words::default(),
+            is_ascending: true,
+            limit: request.limit,
+            cursor: request.cursor.clone(),
+            preview: preview(request.full),
+        };
+        self.store.list_segments(scope, select).await
+    }
+
+    /// Every project with a segment.
+    pub async fn list_projects(&self, scope: &Scope) -> Result<ProjectList> {
+        Ok(ProjectList { projects: self.store.list_projects(scope).await?, warnings: self.warnings() })
+    }
+
+    pub(super) fn project_or_own(&self, named: Option<ProjectId>) -> ProjectId {
+        named.unwrap_or_else(|| self.project.clone())
+    }
+
+    /// The stashed segments of a task, or else of the project, that would go last, and the call that brings them back.
+    pub(super) async fn worth_retrieving(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+    ) -> Result<(Vec<Segment>, Option<NextCall>)> {
+        let select = SelectSegments {
+            project: Some(project.clone()),
+            first: project.clone(),
+            task: task.cloned().map_or(WhichTask::Any, WhichTask::Named),
+            tiers: &[Tier::Stashed],
+            filters: SegmentFilters::default(),
+            words: Words::default(),
+            is_ascending: false,
+            limit: WORTH_LOOKED_AT,
+            cursor: None,
+            preview: preview(false),
+        };
+        let mut found = self.store.list_segments(scope, select).await?.segments;
+        if found.is_empty() {
+            return Ok((found, None));
+        }
+        let now = self.clock.now();
+        found.sort_by(|a, b| worth(a, now).total_cmp(&worth(b, now)));
+        found.truncate(WORTH_SHOWN);
+        let mut arguments = serde_json::Map::from_iter([("project_id".to_owned(), project.as_str().into())]);
+        if let Some(task) = task {
+            arguments.insert("filters".to_owned(), serde_json::json!({ "task_id": task }));
+        }
+        arguments.insert("move_to_active".to_owned(), true.into());
+        Ok((found, Some(NextCall { tool: "context_retrieve_stashed", arguments })))
+    }
+}
+
+/// What is worth most has the lowest score.
+fn worth(segment: &Segment, now: Timestamp) -> f64 {
+    let facts = Facts {
+        kind: segment.kind,
+        touched: segment.last_touched_at,
+        refcount: segment.refcount,
+        survived: segment.gc_survival_count,
+        tokens: segment.tokens,
+    };
+    score::prune_score(&facts, now)
+}
+
+pub(super) fn preview(full: bool) -> Option<usize> {
+    (!full).then_some(Segment::PREVIEW_CHARS)
+}
+
+/// Counts the tokens of those that are not known, on a thread of its own: the first count of all takes long.
+async fn count_tokens(mut segments: Vec<NewSegment>, known: Vec<bool>) -> Result<Vec<NewSegment>> {
+    if known.iter().all(|known| *known) {
+        return Ok(segments);
+    }
+    offload_unless(false, move || {
+        for (segment, _) in segments.iter_mut().zip(known).filter(|(_, known)| !known) {
+            segment.tokens = Some(tokens::count(&segment.text) as u64);
+        }
+        segments
+    })
+    .await
+}

@@ -1,0 +1,118 @@
+//! The stash: segments moved out of the window, searched there, and brought back.
+
+use super::Engine;
+use super::segment::preview;
+use crate::api::{
+    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, SegmentError, SegmentFilters, StashReply,
+    StashSegments, Tier,
+};
+use crate::error::Result;
+use crate::id::{ProjectId, SegmentId};
+use crate::store::{Change, ChangeSegments, Scope, SegmentPage, SelectSegments, WhichSegments, WhichTask};
+use crate::words::Words;
+
+impl Engine {
+    /// Moves what is selected out of the window.
+    pub async fn stash_segments(&self, scope: &Scope, request: StashSegments) -> Result<StashReply> {
+        request.check()?;
+        let project = self.project_or_own(request.project_id);
+        let words = Words::parse(request.query.as_deref().unwrap_or_default());
+        let which = WhichSegments::Working { filters: request.filters.unwrap_or_default(), words };
+        let change = ChangeSegments { project: project.clone(), which, change: Change::Stash, at: self.clock.now() };
+        let changed = self.store.change_segments(scope, change).await?;
+        Ok(StashReply {
+            project_id: project,
+            segments_matched: (changed.done.len() + changed.pinned.len()) as u64,
+            stashed_segments: changed.done,
+            tokens_stashed: changed.tokens,
+            errors: changed.pinned.into_iter().map(pinned).collect(),
+            operation_id: changed.operation.map(|seq| seq.to_string()),
+            warnings: self.warnings(),
+        })
+    }
+
+    /// What is stashed and has every word, newest first.
+    pub async fn search_stashed(&self, scope: &Scope, request: SearchStashed) -> Result<SearchReply> {
+        request.check()?;
+        let (query, filters) = (request.query, request.filters.unwrap_or_default());
+        let look = Look { limit: request.limit, cursor: request.cursor, full: request.full };
+        let page = self.look_in_stash(scope, request.project_id, query.as_deref(), &filters, look).await?;
+        Ok(SearchReply {
+            segments: page.segments,
+            total_matches: page.total,
+            query,
+            filters_applied: filters,
+            next_cursor: page.next_cursor,
+            warnings: self.warnings(),
+        })
+    }
+
+    /// The same, and moved into the window if that is asked for.
+    pub async fn retrieve_stashed(&self, scope: &Scope, request: RetrieveStashed) -> Result<RetrieveReply> {
+        request.check()?;
+        let project = self.project_or_own(request.project_id);
+        let filters = request.filters.unwrap_or_default();
+        let look = Look { limit: request.limit, cursor: None, full: request.full };
+        let found = self.look_in_stash(scope, Some(project.clone()), request.query.as_deref(), &filters, look).await?;
+        let (mut segments, mut moved, mut operation) = (found.segments, None, None);
+        if request.move_to_active {
+            let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
+            let which = WhichSegments::Ids(ids);
+            let change =
+                ChangeSegments { project: project.clone(), which, change: Change::Retrieve, at: self.clock.now() };
+            let changed = self.store.change_segments(scope, change).await?;
+            for segment in segments.iter_mut().filter(|segment| changed.done.contains(&segment.segment_id)) {
+                segment.tier = Tier::Working;
+            }
+            (moved, operation) = (Some(changed.done), changed.operation);
+        }
+        Ok(RetrieveReply {
+            project_id: project,
+            retrieved_segments: segments,
+            moved_to_active: moved,
+            segments_found: found.total,
+            operation_id: operation.map(|seq| seq.to_string()),
+            warnings: self.warnings(),
+        })
+    }
+
+    async fn look_in_stash(
+        &self,
+        scope: &Scope,
+        project: Option<ProjectId>,
+        query: Option<&str>,
+        filters: &SegmentFilters,
+        look: Look,
+    ) -> Result<SegmentPage> {
+        let select = SelectSegments {
+            first: self.project.clone(),
+            project,
+            task: WhichTask::Any,
+            tiers: &[Tier::Stashed],
+            filters: filters.clone(),
+            words: Words::parse(query.unwrap_or_default()),
+            is_ascending: false,
+            limit: look.limit,
+            cursor: look.cursor,
+            preview: preview(look.full),
+        };
+        self.store.list_segments(scope, select).await
+    }
+}
+
+/// How much of what is found is wanted.
+struct Look {
+    limit: u32,
+    cursor: Option<String>,
+    full: bool,
+}
+
+fn pinned(id: SegmentId) -> SegmentError {
+    let message = "it is pinned; unpin it with context_gc_unpin first".to_owned();
+    SegmentError { segment_id: id, code: "PERMISSION_DENIED", message }
+}
+
+pub(super) fn unknown(id: SegmentId) -> SegmentError {
+    let message = "there is no such segment in the project".to_owned();
+    SegmentError { segment_id: id, code: "SEGMENT_NOT_FOUND", message }
+}

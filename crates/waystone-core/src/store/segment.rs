@@ -1,0 +1,319 @@
+//! The part of the boundary that is about segments, tasks, and what was done to them.
+
+use async_trait::async_trait;
+
+use super::Scope;
+use crate::api::{
+    ListOperations, ListSnapshots, OperationPage, PruneAction, Segment, SegmentFilters, SegmentType, Snapshot,
+    SnapshotPage, Task, Tier, UndoneOperation,
+};
+use crate::canon::Hash;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::{OperationId, PlanId, ProjectId, SegmentId, SnapshotId, TaskId, TopicId};
+use crate::words::Words;
+
+/// Which task of a project is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhichTask {
+    Named(TaskId),
+    /// The current one, or all of the project if there is none.
+    Current,
+    /// All of the project.
+    Any,
+}
+
+/// Texts to be put into a project.
+#[derive(Debug, Clone)]
+pub struct NewSegments {
+    pub project: ProjectId,
+    /// The task; `None` for the current one.
+    pub task: Option<TaskId>,
+    pub segments: Vec<NewSegment>,
+    pub tags: Vec<String>,
+    pub file_path: Option<String>,
+    pub line_range: Option<[u64; 2]>,
+    pub topic: Option<TopicId>,
+    pub pinned: bool,
+    pub stash: bool,
+    pub at: Timestamp,
+    pub total_bytes_max: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewSegment {
+    /// Its id, if it is new.
+    pub id: SegmentId,
+    pub text: String,
+    pub text_hash: Hash,
+    pub kind: SegmentType,
+    /// `None` when the caller believes that it is known.
+    pub tokens: Option<u64>,
+    /// Who said it, if someone did.
+    pub role: Option<String>,
+    pub created: Timestamp,
+}
+
+/// What became of [`NewSegments`].
+#[derive(Debug, Clone)]
+pub enum Put {
+    Done {
+        /// In order.
+        ids: Vec<SegmentId>,
+        added: u64,
+        tokens_added: u64,
+        operation: Option<i64>,
+    },
+    /// Nothing was put: one is new after all, and its tokens are not counted.
+    TokensWanted,
+}
+
+/// Which segments to list.
+#[derive(Debug, Clone)]
+pub struct SelectSegments {
+    /// `None` for all projects, of which `first` comes first.
+    pub project: Option<ProjectId>,
+    pub first: ProjectId,
+    pub task: WhichTask,
+    pub tiers: &'static [Tier],
+    pub filters: SegmentFilters,
+    pub words: Words,
+    /// Oldest first, or newest.
+    pub is_ascending: bool,
+    pub limit: u32,
+    pub cursor: Option<String>,
+    /// How many characters of a text are wanted; `None` for all.
+    pub preview: Option<usize>,
+}
+
+/// One page of segments, and what all of them have.
+#[derive(Debug, Clone, Default)]
+pub struct SegmentPage {
+    /// The task they are of, if they are of one.
+    pub task: Option<TaskId>,
+    pub segments: Vec<Segment>,
+    pub total: u64,
+    pub tokens: u64,
+    pub next_cursor: Option<String>,
+    /// When a segment of the task or project last changed.
+    pub changed: Option<Timestamp>,
+}
+
+/// What must not leave the window, besides what is pinned.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    /// Segments of this file.
+    pub file_path: Option<String>,
+    /// Decisions that are not older.
+    pub decisions_since: Timestamp,
+    /// So many of the current task's newest messages.
+    pub messages: u32,
+}
+
+/// Sums over the working tier of a task or project.
+#[derive(Debug, Clone, Default)]
+pub struct Usage {
+    pub task: Option<TaskId>,
+    pub by_task: Vec<UsageRow>,
+    pub oldest: Option<Timestamp>,
+    pub newest: Option<Timestamp>,
+    /// What may not go, pinned segments included; none unless roots were given.
+    pub root_count: u64,
+    pub root_tokens: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct UsageRow {
+    pub task: Option<TaskId>,
+    pub kind: SegmentType,
+    pub segments: u64,
+    pub tokens: u64,
+    pub pinned: u64,
+    pub pinned_tokens: u64,
+}
+
+/// By what a segment's place in the order of pruning is decided.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    pub kind: SegmentType,
+    pub touched: Timestamp,
+    pub refcount: u64,
+    pub survived: u64,
+    pub tokens: u64,
+}
+
+/// Which segments may go.
+pub struct FindCandidates {
+    pub project: ProjectId,
+    pub task: WhichTask,
+    pub roots: Roots,
+    /// How soon one goes: higher first.
+    pub rank: Box<dyn Fn(&Facts) -> f64 + Send>,
+    /// Return as many as free so many tokens, and at least `limit`.
+    pub target_tokens: u64,
+    pub limit: usize,
+}
+
+/// Segments that may go, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Candidates {
+    pub first: Vec<Ranked>,
+    pub total: u64,
+    pub tokens: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Ranked {
+    pub id: SegmentId,
+    pub score: f64,
+    pub facts: Facts,
+}
+
+/// What a collection would do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub id: PlanId,
+    pub project: ProjectId,
+    pub action: PruneAction,
+    pub segments: Vec<SegmentId>,
+    pub at: Timestamp,
+}
+
+/// A change of segments that are there.
+#[derive(Debug, Clone)]
+pub struct ChangeSegments {
+    pub project: ProjectId,
+    pub which: WhichSegments,
+    pub change: Change,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub enum WhichSegments {
+    Ids(Vec<SegmentId>),
+    /// Those in the working set that have these words and pass these filters.
+    Working {
+        filters: SegmentFilters,
+        words: Words,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Pin,
+    Unpin,
+    Stash,
+    Retrieve,
+    /// A collection: fails as a whole if something is pinned.
+    Prune(PruneAction),
+}
+
+/// What a change came to.
+#[derive(Debug, Clone, Default)]
+pub struct Changed {
+    /// As asked for now, whether they were before or not, in order.
+    pub done: Vec<SegmentId>,
+    /// Tokens of those that were not so before.
+    pub tokens: u64,
+    /// Those that were selected and stay, as they are pinned.
+    pub pinned: Vec<SegmentId>,
+    pub unknown: Vec<SegmentId>,
+    pub operation: Option<i64>,
+}
+
+/// What restoring a snapshot came to.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    pub project: ProjectId,
+    pub task: TaskId,
+    pub entered: u64,
+    pub left: u64,
+    pub tokens: u64,
+    pub operation: Option<i64>,
+}
+
+/// Which operation to undo.
+#[derive(Debug, Clone)]
+pub enum Undo {
+    Named(OperationId),
+    /// The newest of the project that can be undone: of the scope's actor if that is an agent, else of anyone.
+    Newest(ProjectId),
+}
+
+/// How long a plan can be carried out.
+pub const PLAN_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The same promises as [`super::Store`], of which it is a part.
+#[async_trait]
+pub trait SegmentStore: Send + Sync {
+    /// Which of these texts are known, by type and hash.
+    async fn known_texts(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        texts: Vec<(SegmentType, Hash)>,
+    ) -> Result<Vec<bool>>;
+
+    /// Adds what is new, and touches what is known. All or nothing.
+    async fn put_segments(&self, scope: &Scope, new: NewSegments) -> Result<Put>;
+
+    async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage>;
+
+    /// A segment with its whole text, in whatever tier.
+    async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>>;
+
+    async fn sum_usage(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: &WhichTask,
+        roots: Option<Roots>,
+    ) -> Result<Usage>;
+
+    async fn find_candidates(&self, scope: &Scope, find: FindCandidates) -> Result<Candidates>;
+
+    async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()>;
+
+    async fn find_plan(&self, scope: &Scope, id: &PlanId) -> Result<Option<Plan>>;
+
+    async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed>;
+
+    /// Every project with a segment that is not deleted.
+    async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>>;
+
+    /// Returns the task that was current before, and the operation if something changed.
+    async fn set_current_task(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        at: Timestamp,
+    ) -> Result<(Option<TaskId>, Option<i64>)>;
+
+    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>>;
+
+    /// Captures the segments of a task; `None` for the current one.
+    async fn add_snapshot(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        id: SnapshotId,
+        name: Option<&str>,
+        at: Timestamp,
+    ) -> Result<Snapshot>;
+
+    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage>;
+
+    async fn restore_snapshot(
+        &self,
+        scope: &Scope,
+        project: Option<&ProjectId>,
+        id: &SnapshotId,
+        at: Timestamp,
+    ) -> Result<Restored>;
+
+    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage>;
+
+    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation>;
+}

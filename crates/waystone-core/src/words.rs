@@ -1,0 +1,108 @@
+//! Words that a text must have, as a person types them: single ones, and "phrases in quotes".
+
+/// What must occur in a text, whatever the case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words(Vec<Term>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Term {
+    Word(String),
+    Phrase(String),
+}
+
+impl Words {
+    /// Everything between quotes is a phrase; of the rest, runs of letters, digits and `_` are words.
+    pub fn parse(query: &str) -> Self {
+        let mut terms = Vec::new();
+        for (at, part) in query.to_lowercase().split('"').enumerate() {
+            if at % 2 == 1 {
+                let phrase = part.trim();
+                terms.extend((!phrase.is_empty()).then(|| Term::Phrase(phrase.to_owned())));
+            } else {
+                terms.extend(words(part).map(|word| Term::Word(word.to_owned())));
+            }
+        }
+        Self(terms)
+    }
+
+    /// Whether nothing is asked for, so that every text has it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether every word stands in `text`, alone or as a part of a name such as `camelCase` or `snake_case`, and every phrase
+    /// anywhere.
+    pub fn are_in(&self, text: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let lower = text.to_lowercase();
+        self.0.iter().all(|term| match term {
+            Term::Phrase(phrase) => lower.contains(phrase.as_str()),
+            Term::Word(word) => lower.contains(word.as_str()) && has_word(text, &lower, word),
+        })
+    }
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !is_letter(c)).filter(|word| !word.is_empty())
+}
+
+/// Looks for a word in the text in lower case, and for one inside of a name in the text as it is.
+fn has_word(text: &str, lower: &str, word: &str) -> bool {
+    words(lower).any(|found| found == word || found.split('_').any(|part| part == word))
+        || words(text).any(|found| has_hump(found, word))
+}
+
+/// Whether a name in camelCase has a word as one of its parts.
+fn has_hump(name: &str, word: &str) -> bool {
+    let mut part = String::new();
+    let mut before = ' ';
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let next_is_small = letters.peek().is_some_and(|next| next.is_lowercase());
+        let begins = letter.is_uppercase() && (before.is_lowercase() || before.is_numeric() || next_is_small);
+        if begins || letter == '_' {
+            if part == word {
+                return true;
+            }
+            part.clear();
+        }
+        part.extend(letter.to_lowercase().filter(|_| letter != '_'));
+        before = letter;
+    }
+    part == word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_and_phrase_must_occur() {
+        let check = |query: &str, text: &str, expected: bool| {
+            assert_eq!(Words::parse(query).are_in(text), expected, "{query:?} in {text:?}");
+        };
+        check("", "anything", true);
+        check("launch bugs", "Bugs of the LAUNCH", true);
+        check("launch bugs", "launch day", false);
+        check("art", "a start", false);
+        check("user", "fn loadUserById()", true);
+        check("user", "get_user_name", true);
+        check("http", "parseHTTPRequest", true);
+        check("request", "parseHTTPRequest", true);
+        check("get_user", "get_user_name", false);
+        check("get_user_name", "call get_user_name()", true);
+        check("\"old documentation\"", "the Old Documentation is", true);
+        check("\"old documentation\"", "documentation is old", false);
+        check("\"a-b\" c", "c a-b", true);
+        check("größe", "die GRÖSSE, Größe", true);
+        check("\"", "x", true);
+        check("!!! ???", "x", true);
+        check("a\0b", "a b", true);
+    }
+}

@@ -1,0 +1,70 @@
+//! `/api/projects`, and the segments of a project
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use waystone_core::api::{
+    ListSegments, PinReply, PinSegments, ProjectList, PutReply, PutSegments, TaskContext, UnpinReply, WorkingSetReply,
+};
+
+use super::Http;
+use super::extract::{Fields, Filter};
+use super::reply::{HttpError, HttpResult, Json, large, ok};
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/projects", "list_projects", list_projects)
+            .summary("List all projects that have a segment")
+            .replies::<ProjectList>(200),
+        Route::new(Method::POST, "/api/projects/{project_id}/segments", "put_segments", put)
+            .summary("Capture texts; those that are known are touched")
+            .body::<PutSegments>()
+            .replies::<PutReply>(201)
+            .errors(&[413]),
+        Route::new(Method::GET, "/api/projects/{project_id}/working-set", "list_working_set", working_set)
+            .summary("List what is in the window, oldest first")
+            .query::<ListSegments>()
+            .replies::<WorkingSetReply>(200),
+        Route::new(Method::GET, "/api/projects/{project_id}/task-context", "list_task_context", task_context)
+            .summary("List all segments of a task, in the window and in the stash, oldest first")
+            .query::<ListSegments>()
+            .replies::<TaskContext>(200),
+        Route::new(Method::POST, "/api/projects/{project_id}/pin", "pin_segments", pin)
+            .summary("Keep segments from being pruned")
+            .body::<PinSegments>()
+            .replies::<PinReply>(200)
+            .errors(&[404]),
+        Route::new(Method::POST, "/api/projects/{project_id}/unpin", "unpin_segments", unpin)
+            .summary("Let segments be pruned again")
+            .body::<PinSegments>()
+            .replies::<UnpinReply>(200)
+            .errors(&[404]),
+    ]
+}
+
+async fn list_projects(State(http): State<Http>) -> HttpResult<ProjectList> {
+    ok(http.engine.list_projects(&http.scope()).await)
+}
+
+async fn put(State(http): State<Http>, Fields(request, _turn): Fields<PutSegments>) -> HttpResult<PutReply> {
+    Ok(Json(StatusCode::CREATED, http.engine.put_segments(&http.scope(), request).await?))
+}
+
+async fn working_set(State(http): State<Http>, Filter(request): Filter<ListSegments>) -> Result<Response, HttpError> {
+    let _turn = http.turns.reply().await;
+    large(http.engine.list_working_set(&http.scope(), request).await?).await
+}
+
+async fn task_context(State(http): State<Http>, Filter(request): Filter<ListSegments>) -> Result<Response, HttpError> {
+    let _turn = http.turns.reply().await;
+    large(http.engine.list_task_context(&http.scope(), request).await?).await
+}
+
+async fn pin(State(http): State<Http>, Fields(request, _turn): Fields<PinSegments>) -> HttpResult<PinReply> {
+    ok(http.engine.pin_segments(&http.scope(), request).await)
+}
+
+async fn unpin(State(http): State<Http>, Fields(request, _turn): Fields<PinSegments>) -> HttpResult<UnpinReply> {
+    ok(http.engine.unpin_segments(&http.scope(), request).await)
+}

@@ -1,0 +1,199 @@
+//! Lists of segments.
+
+use rusqlite::{CachedStatement, Connection, Rows, named_params, params};
+use waystone_core::api::{SegmentFilters, Tier};
+use waystone_core::store::{Scope, SegmentPage, SelectSegments, WhichTask};
+
+use super::{COLUMNS, FROM, ProjectRow, Within, find_project, read, resolve, task_id};
+use crate::sqlite::cursor;
+use crate::sqlite::error::DbResult;
+
+/// The filters, as text that is always the same: what was not given is NULL and lets everything pass.
+pub(super) const FILTERS: &str = "
+    s.space = :space
+    AND (:task IS NULL OR s.task = :task)
+    AND (:task_id IS NULL OR s.task IN (SELECT key FROM task WHERE id = :task_id))
+    AND (:file IS NULL OR s.file_path = :file)
+    AND (:type IS NULL OR s.type = :type)
+    AND (:after IS NULL OR s.created_at_ms >= :after)
+    AND (:before IS NULL OR s.created_at_ms < :before)
+    AND NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+                    WHERE wanted.value NOT IN (SELECT value FROM json_each(s.tags)))";
+
+/// Runs a statement that has [`FILTERS`] and `:project`.
+pub(super) fn bind<'a>(
+    statement: &'a mut CachedStatement<'_>,
+    scope: &Scope,
+    project: Option<i64>,
+    task: Option<i64>,
+    filters: &SegmentFilters,
+) -> DbResult<Rows<'a>> {
+    Ok(statement.query(named_params! {
+        ":space": scope.space,
+        ":project": project,
+        ":task": task,
+        ":task_id": filters.task_id.as_ref().map(|id| id.as_str()),
+        ":file": filters.file_path,
+        ":type": filters.kind.map(|kind| kind.as_str()),
+        ":after": filters.created_after.map(|at| at.ms()),
+        ":before": filters.created_before.map(|at| at.ms()),
+        ":tags": serde_json::json!(filters.tags).to_string(),
+    })?)
+}
+
+/// What all segments of a list are in.
+struct Place {
+    project: Option<ProjectRow>,
+    within: Within,
+}
+
+pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<SegmentPage> {
+    let Some(place) = find_place(db, scope, select)? else { return Ok(SegmentPage::default()) };
+    // With all projects the own one comes first: its numbers are raised above all others.
+    let own = match &place.project {
+        Some(_) => None,
+        None => find_project(db, scope, &select.first)?.map(|project| project.key),
+    };
+    let mut page = read_page(db, scope, select, &place, own)?;
+    if select.words.is_empty() {
+        (page.total, page.tokens) = count(db, scope, select, &place)?;
+    }
+    page.task = task_id(db, place.within.task())?;
+    page.changed = match (&place.project, place.within.task()) {
+        (_, Some(task)) => Some(changed(db, task)?),
+        (Some(project), None) => Some(project.changed),
+        (None, None) => None,
+    };
+    Ok(page)
+}
+
+fn find_place(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<Option<Place>> {
+    let Some(id) = &select.project else {
+        return Ok(Some(Place { project: None, within: Within::Project }));
+    };
+    let Some(project) = find_project(db, scope, id)? else { return Ok(None) };
+    let named = select.filters.task_id.clone().map(WhichTask::Named);
+    let within = resolve(db, &project, named.as_ref().unwrap_or(&select.task))?;
+    Ok(if let Within::Nothing = within { None } else { Some(Place { project: Some(project), within }) })
+}
+
+fn changed(db: &Connection, task: i64) -> DbResult<waystone_core::clock::Timestamp> {
+    Ok(db
+        .prepare_cached("SELECT changed_at_ms FROM task WHERE key = ?1")?
+        .query_row(params![task], |row| row.get(0).map(waystone_core::clock::Timestamp::from_ms))?)
+}
+
+/// Raises the numbers of one project above those of all others.
+const OWN_FIRST: i64 = 1 << 62;
+
+/// The page; and if words are wanted, how many have them, since every text must be looked at for that.
+fn read_page(
+    db: &Connection,
+    scope: &Scope,
+    select: &SelectSegments,
+    place: &Place,
+    own: Option<i64>,
+) -> DbResult<SegmentPage> {
+    let order = if own.is_some() { "(s.seq + iif(s.project = :own, :raise, 0))" } else { "s.seq" };
+    let own_is_bound = if own.is_some() { "" } else { "AND :own IS NULL AND :raise > 0" };
+    let (end, direction) = if select.is_ascending { (">", "ASC") } else { ("<", "DESC") };
+    let sql = format!(
+        "SELECT {COLUMNS}, {order} {FROM} WHERE {} AND {order} {end} :cursor AND {FILTERS} {own_is_bound}
+         ORDER BY {order} {direction} LIMIT :limit",
+        within(select, place)
+    );
+    let start = match (&select.cursor, select.is_ascending) {
+        (None, true) => 0,
+        (given, _) => cursor::read(given.as_deref())?,
+    };
+    // Words are looked for in every text, also in those before the cursor: they count.
+    let looks_at_all = !select.words.is_empty();
+    let boundary = if looks_at_all && select.is_ascending {
+        -1
+    } else if looks_at_all {
+        i64::MAX
+    } else {
+        start
+    };
+    let limit = if looks_at_all { -1 } else { i64::from(select.limit) + 1 };
+    let mut statement = db.prepare_cached(&sql)?;
+    let filters = &select.filters;
+    let mut rows = statement.query(named_params! {
+        ":space": scope.space,
+        ":project": place.project.as_ref().map(|project| project.key),
+        ":task": place.within.task(),
+        ":task_id": filters.task_id.as_ref().map(|id| id.as_str()),
+        ":file": filters.file_path,
+        ":type": filters.kind.map(|kind| kind.as_str()),
+        ":after": filters.created_after.map(|at| at.ms()),
+        ":before": filters.created_before.map(|at| at.ms()),
+        ":tags": serde_json::json!(filters.tags).to_string(),
+        ":own": own,
+        ":raise": OWN_FIRST,
+        ":cursor": boundary,
+        ":limit": limit,
+    })?;
+    let (mut page, mut last, mut has_more) = (SegmentPage::default(), None, false);
+    while let Some(row) = rows.next()? {
+        if looks_at_all && !select.words.are_in(row.get_ref(18)?.as_str().unwrap_or_default()) {
+            continue;
+        }
+        let number: i64 = row.get(20)?;
+        page.total += 1;
+        page.tokens += row.get::<_, u64>(6)?;
+        let is_before = if select.is_ascending { number <= start } else { number >= start };
+        if looks_at_all && is_before && select.cursor.is_some() {
+            continue;
+        }
+        if page.segments.len() == select.limit as usize {
+            has_more = true;
+            continue;
+        }
+        last = Some(number);
+        page.segments.push(read(row, select.preview)?);
+    }
+    page.next_cursor = last.filter(|_| has_more).map(cursor::write);
+    Ok(page)
+}
+
+/// The condition that the index is chosen by.
+fn within(select: &SelectSegments, place: &Place) -> &'static str {
+    match (&place.project, place.within.task(), select.tiers) {
+        (Some(_), Some(_), [Tier::Working]) => "s.task = :task AND s.tier = 'working' AND s.project = :project",
+        (Some(_), Some(_), [Tier::Stashed]) => "s.task = :task AND s.tier = 'stashed' AND s.project = :project",
+        (Some(_), Some(_), _) => "s.task = :task AND s.tier <> 'archive' AND s.project = :project",
+        (Some(_), None, [Tier::Working]) => "s.project = :project AND s.tier = 'working'",
+        (Some(_), None, [Tier::Stashed]) => "s.project = :project AND s.tier = 'stashed'",
+        (Some(_), None, _) => "s.project = :project AND s.tier <> 'archive'",
+        (None, _, [Tier::Working]) => "s.tier = 'working' AND :project IS NULL",
+        (None, _, [Tier::Stashed]) => "s.tier = 'stashed' AND :project IS NULL",
+        (None, ..) => "s.tier <> 'archive' AND :project IS NULL",
+    }
+}
+
+/// How many there are and their tokens: from the running sums where nothing but place and tier is asked for.
+fn count(db: &Connection, scope: &Scope, select: &SelectSegments, place: &Place) -> DbResult<(u64, u64)> {
+    let is_plain = SegmentFilters { task_id: None, ..select.filters.clone() } == SegmentFilters::default();
+    if let (true, Some(project)) = (is_plain, &place.project) {
+        let tiers: Vec<&str> = select.tiers.iter().map(|tier| tier.as_str()).collect();
+        return Ok(db
+            .prepare_cached(
+                "SELECT coalesce(sum(segment_count), 0), coalesce(sum(tokens), 0) FROM usage
+                 WHERE project = ?1 AND (?2 IS NULL OR task = ?2) AND tier IN (SELECT value FROM json_each(?3))",
+            )?
+            .query_row(params![project.key, place.within.task(), serde_json::json!(tiers).to_string()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?);
+    }
+    let sql = format!(
+        "SELECT count(*), coalesce(sum(s.tokens), 0) FROM segment AS s WHERE {} AND {FILTERS}",
+        within(select, place)
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let project = place.project.as_ref().map(|project| project.key);
+    let mut rows = bind(&mut statement, scope, project, place.within.task(), &select.filters)?;
+    match rows.next()? {
+        Some(row) => Ok((row.get(0)?, row.get(1)?)),
+        None => Ok((0, 0)),
+    }
+}

@@ -1,0 +1,69 @@
+//! Sums over the working tier, which triggers keep, and what of it must stay.
+
+use rusqlite::{Connection, params};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::ProjectId;
+use waystone_core::store::{Roots, Scope, Usage, UsageRow, WhichTask};
+
+use super::error::{DbResult, unreadable};
+use super::garbage::{ROOTS, bind_roots};
+use super::segment::{ProjectRow, Within, find_project, kind_of, resolve, task_id};
+
+pub(crate) fn sum(
+    db: &Connection,
+    scope: &Scope,
+    project: &ProjectId,
+    which: &WhichTask,
+    roots: Option<&Roots>,
+) -> DbResult<Usage> {
+    let Some(project) = find_project(db, scope, project)? else { return Ok(Usage::default()) };
+    let within = resolve(db, &project, which)?;
+    let (oldest, newest) = (age(db, &project, &within, "min")?, age(db, &project, &within, "max")?);
+    let mut usage = Usage { task: task_id(db, within.task())?, oldest, newest, ..Usage::default() };
+    let mut statement = db.prepare_cached(
+        "SELECT t.id, u.type, u.segment_count, u.tokens, u.pinned_count, u.pinned_tokens
+         FROM usage AS u LEFT JOIN task AS t ON t.key = u.task
+         WHERE u.project = ?1 AND (?2 IS NULL OR u.task = ?2) AND u.tier = 'working'",
+    )?;
+    let mut rows = statement.query(params![project.key, within.task()])?;
+    while let Some(row) = rows.next()? {
+        let task: Option<String> = row.get(0)?;
+        usage.by_task.push(UsageRow {
+            task: task.map(|id| id.parse()).transpose().map_err(|error: String| unreadable("a task's id", error))?,
+            kind: kind_of(row.get_ref(1)?.as_str().unwrap_or_default())?,
+            segments: row.get(2)?,
+            tokens: row.get(3)?,
+            pinned: row.get(4)?,
+            pinned_tokens: row.get(5)?,
+        });
+    }
+    if let Some(roots) = roots {
+        (usage.root_count, usage.root_tokens) = count_roots(db, &project, &within, roots)?;
+    }
+    Ok(usage)
+}
+
+/// When the first or last segment that is in the window was made.
+fn age(db: &Connection, project: &ProjectRow, within: &Within, end: &str) -> DbResult<Option<Timestamp>> {
+    let place = match within.task() {
+        Some(_) => "task = ?2 AND ?1 > 0",
+        None => "project = ?1 AND ?2 IS NULL",
+    };
+    let sql = format!("SELECT {end}(created_at_ms) FROM segment WHERE {place} AND tier = 'working'");
+    let at: Option<i64> = db.prepare_cached(&sql)?.query_row(params![project.key, within.task()], |row| row.get(0))?;
+    Ok(at.map(Timestamp::from_ms))
+}
+
+fn count_roots(db: &Connection, project: &ProjectRow, within: &Within, roots: &Roots) -> DbResult<(u64, u64)> {
+    let sql = format!(
+        "{ROOTS} SELECT count(*), coalesce(sum(s.tokens), 0) FROM segment AS s
+         WHERE s.key IN (SELECT key FROM root WHERE kind = 0) AND s.tier = 'working' AND s.project = :project
+             AND (:within IS NULL OR s.task = :within)"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = bind_roots(&mut statement, project, within.task(), roots)?;
+    match rows.next()? {
+        Some(row) => Ok((row.get(0)?, row.get(1)?)),
+        None => Ok((0, 0)),
+    }
+}

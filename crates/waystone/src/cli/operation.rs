@@ -1,0 +1,63 @@
+//! `waystone undo`
+
+use clap::Args;
+use waystone_core::Engine;
+use waystone_core::api::{ListOperations, Operation, UndoOperation};
+use waystone_core::id::{OperationId, ProjectId};
+use waystone_core::store::Scope;
+
+use super::render::{Out, count, plain, table, time};
+
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// The operation; the project's newest that can be undone when left out
+    operation: Option<OperationId>,
+    /// List what was done, newest first, and undo nothing
+    #[arg(long, conflicts_with = "operation")]
+    list: bool,
+    /// How many to list, 1 to 1000
+    #[arg(long, requires = "list", default_value_t = ListOperations::default_limit())]
+    limit: u32,
+    /// Go on after the page that printed this cursor
+    #[arg(long, requires = "list")]
+    cursor: Option<String>,
+}
+
+pub(crate) async fn run(
+    undo: Undo,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    project: ProjectId,
+) -> anyhow::Result<()> {
+    if undo.list {
+        let request = ListOperations { project_id: Some(project), limit: undo.limit, cursor: undo.cursor };
+        return out.print(&engine.list_operations(scope, request).await?, |page| {
+            if page.operations.is_empty() {
+                return "Nothing was done in this project yet.".to_owned();
+            }
+            let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
+            let header = ["OPERATION", "WHAT", "WHO", "WHEN", "UNDO"];
+            table(&header, page.operations.iter().map(row)) + &more.unwrap_or_default()
+        });
+    }
+    let request = UndoOperation { project_id: Some(project), operation_id: undo.operation };
+    out.print(&engine.undo_operation(scope, request).await?, |undone| {
+        let segments = count(undone.segments_changed, "segment");
+        format!("{}: {segments} changed (waystone undo {} does it again)", plain(&undone.message), undone.operation_id)
+    })
+}
+
+fn row(operation: &Operation) -> Vec<String> {
+    let undo = match (operation.undone, operation.can_undo) {
+        (true, _) => "undone",
+        (false, true) => "possible",
+        (false, false) => "",
+    };
+    let count = operation.data.get("segments").or_else(|| operation.data.get("added"));
+    let what = match count.and_then(serde_json::Value::as_u64) {
+        Some(count) => format!("{} ({count})", operation.kind),
+        None => operation.kind.clone(),
+    };
+    vec![operation.operation_id.clone(), what, operation.actor.clone(), time(operation.at), undo.to_owned()]
+}
