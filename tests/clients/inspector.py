@@ -27,7 +27,11 @@ def main(binary, modules):
         names = [tool["name"] for tool in run("--method", "tools/list")["tools"]]
         assert names == ["workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list",
                          "workflow_mark_critical", "workflow_context_compress", "workflow_context_prioritize",
-                         "context_expand"], names
+                         "context_expand", "context_put", "context_get_working_set", "context_get_task_context",
+                         "context_list_projects", "context_stash", "context_search_stashed", "context_retrieve_stashed",
+                         "context_analyze_usage", "context_gc_analyze", "context_gc_prune", "context_gc_pin", "context_gc_unpin",
+                         "context_set_current_task", "context_create_task_snapshot", "context_restore_task_snapshot",
+                         "context_undo"], names
         call = lambda tool, *pairs: run("--method", "tools/call", "--tool-name", tool, "--tool-arg", *pairs)
         saved = call("workflow_checkpoint_save", "sessionId=s", 'context={"goal":"x","n":[1,2.5]}')
         assert saved["structuredContent"]["status"] == "SAVED", saved
@@ -37,7 +41,9 @@ def main(binary, modules):
         assert listed["structuredContent"]["total"] == 1, listed
         failed = call("workflow_checkpoint_load", "sessionId=none")
         assert failed["isError"] and failed["structuredContent"]["error"]["code"] == "SESSION_NOT_FOUND", failed
-    print("5 passed, 0 failed")
+        put = call("context_put", "project_id=p", "text=ledger is broken")
+        assert put["structuredContent"]["added"] == 1, put
+    print("6 passed, 0 failed")
 
 
 if __name__ == "__main__":

@@ -17,15 +17,21 @@ PROTOCOLS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-0
 SAVE, LOAD, LIST = "workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"
 COMPRESS, PRIORITIZE = "workflow_context_compress", "workflow_context_prioritize"
 MARK, EXPAND = "workflow_mark_critical", "context_expand"
+PUT, STASH, SEARCH, RETRIEVE = "context_put", "context_stash", "context_search_stashed", "context_retrieve_stashed"
+WORKING, OF_TASK, PROJECTS, USAGE = "context_get_working_set", "context_get_task_context", "context_list_projects", "context_analyze_usage"
+GC, PRUNE, PIN, UNPIN = "context_gc_analyze", "context_gc_prune", "context_gc_pin", "context_gc_unpin"
+TASK, SNAPSHOT, RESTORE, UNDO = "context_set_current_task", "context_create_task_snapshot", "context_restore_task_snapshot", "context_undo"
+READING = [LOAD, LIST, COMPRESS, PRIORITIZE, EXPAND, WORKING, OF_TASK, PROJECTS, SEARCH]
+CHANGING = [SAVE, MARK, PUT, STASH, RETRIEVE, USAGE, GC, PRUNE, PIN, UNPIN, TASK, SNAPSHOT, RESTORE, UNDO]
 
 
 async def tools_have_schemas_and_annotations(client):
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert sorted(tools) == sorted([SAVE, LOAD, LIST, COMPRESS, PRIORITIZE, MARK, EXPAND]), sorted(tools)
+    assert sorted(tools) == sorted(READING + CHANGING), sorted(tools)
     for name, tool in tools.items():
         assert tool.input_schema["type"] == "object" and tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object" and tool.description and tool.title
-        assert tool.annotations.read_only_hint is (name not in (SAVE, MARK))
+        assert tool.annotations.read_only_hint is (name in READING)
         assert tool.annotations.destructive_hint is False
 
 
@@ -132,6 +138,43 @@ async def every_error_is_a_tool_result(client):
         raise AssertionError("an unknown tool was called")
 
 
+async def what_is_put_is_stashed_found_and_taken_back(client):
+    await call(client, TASK, project_id="p", task_id="t")
+    texts = ["We keep amounts in cents.", "error: cannot open ledger.db", "x" * 5000]
+    put = await call(client, PUT, project_id="p", texts=texts, type="log")
+    assert put["added"] == 3 and len(set(put["segment_ids"])) == 3 and put["operation_id"], put
+    assert (await call(client, PUT, project_id="p", texts=texts[:1], type="log"))["touched"] == 1
+    first, second, long = put["segment_ids"]
+    await call(client, PIN, project_id="p", segment_ids=[first])
+    snapshot = await call(client, SNAPSHOT, project_id="p", name="before")
+    plan = (await call(client, GC, project_id="p", target_tokens=1))["pruning_plan"]
+    assert plan["segment_count"] == 1 and first not in plan["stash_segments"], plan
+    pinned = await fails(client, "INVALID_PARAMETER", PRUNE, project_id="p", segment_ids=[first, second], action="stash")
+    assert pinned["details"]["pinned"] == [first], pinned
+    stashed = await call(client, STASH, project_id="p", query='"cannot open"')
+    assert stashed["stashed_segments"] == [second] and stashed["tokens_stashed"] > 0, stashed
+    found = await call(client, SEARCH, query="ledger error", filters=json.dumps({"type": "log"}))
+    assert [s["segment_id"] for s in found["segments"]] == [second] and found["total_matches"] == 1, found
+    moved = await call(client, RETRIEVE, project_id="p", query="ledger", move_to_active=True)
+    assert moved["moved_to_active"] == [second], moved
+    await call(client, UNDO, project_id="p", operation_id=moved["operation_id"])
+    await call(client, UNDO, project_id="p")
+    working = await call(client, WORKING, project_id="p")
+    assert working["segment_count"] == 3 and working["working_set"]["task_id"] == "t", working
+    cut = next(s for s in working["segments"] if s["segment_id"] == long)
+    assert len(cut["text"]) < 5000 and (await call(client, EXPAND, handle=cut["handle"]))["content"] == texts[2]
+    await call(client, PRUNE, project_id="p", segment_ids=[second, long], action="delete", confirm=True)
+    restored = await call(client, RESTORE, snapshot_id=snapshot["snapshot_id"])
+    assert restored["segments_restored"] == 2, restored
+    assert (await call(client, OF_TASK, project_id="p"))["segment_count"] == 3
+    assert (await call(client, USAGE, project_id="p"))["usage_metrics"]["pinned_segments_count"] == 1
+    await call(client, UNPIN, project_id="p", segment_ids=[first])
+    assert (await call(client, PROJECTS))["projects"] == ["p"]
+    await fails(client, "INVALID_PARAMETER", USAGE)
+    await fails(client, "INVALID_PARAMETER", STASH, filters="{")
+    await fails(client, "SEGMENT_NOT_FOUND", PIN, project_id="p", segment_ids=["none"])
+
+
 async def the_oldest_checkpoint_is_archived(client):
     saved = [(await call(client, SAVE, sessionId="full", context={"n": n}))["checkpointId"] for n in range(7)]
     listed = await call(client, LIST, sessionId="full")
@@ -145,7 +188,8 @@ def noise(length):
 
 
 TESTS = [tools_have_schemas_and_annotations, what_is_saved_is_loaded, a_view_fits_and_its_handles_lead_back,
-         unchanged_is_skipped_and_force_saves, lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived]
+         unchanged_is_skipped_and_force_saves, lists_are_filtered_and_paged, every_error_is_a_tool_result, the_oldest_checkpoint_is_archived,
+         what_is_put_is_stashed_found_and_taken_back]
 
 
 ENV = {"WAYSTONE_MAX_CHECKPOINTS": "5", "WAYSTONE_PROJECT": "test"}

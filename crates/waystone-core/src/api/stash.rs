@@ -60,9 +60,9 @@ fn filters_schema(generator: &mut SchemaGenerator) -> Schema {
     either_schema(SegmentFilters::json_schema(generator))
 }
 
-/// An object, or the same as JSON text.
+/// An object, or the same as JSON text, or nothing.
 pub(super) fn either_schema(object: Schema) -> Schema {
-    json_schema!({ "anyOf": [object, { "type": "string" }] })
+    json_schema!({ "anyOf": [object, { "type": "string" }, { "type": "null" }] })
 }
 
 /// How long a query may be, in characters.
