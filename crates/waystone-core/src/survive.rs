@@ -1,8 +1,9 @@
 //! What must not be lost, and the one function that looks whether it was: every lossy path ends here.
 //!
-//! Anchors are the user's last request, constraints and decisions, open tasks, and the newest error. They are lines of the original; one survives in view, or one call away by its key's handle.
+//! Anchors are the user's last request, constraints and decisions, open tasks, the newest error, and for each file that was changed the
+//! newest line that says so. They are lines of the original; one survives in view, or one call away by its key's handle.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -31,6 +32,18 @@ static DECISION: LazyLock<Regex> = LazyLock::new(|| {
 static TASK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^\s*[-*] \[ \]|\b(TODO|FIXME)\b").expect("the pattern is a constant"));
 
+static CHANGED_FILE: LazyLock<Regex> = LazyLock::new(|| {
+    let head = r"^(?:\+\+\+ b/|diff --git a/|\*\*\* (?:Update|Add|Delete) File: )(\S+)";
+    let said = r#"(?i:\b(?:edited|created|wrote|modified|updated|patched|deleted|renamed)\b)(?:.*?[\s`'"(])((?:[\w.-]*/)*[\w-]{2,}\.[A-Za-z]\w{0,4})\b"#;
+    Regex::new(&format!("{head}|{said}")).expect("the pattern is a constant")
+});
+
+/// The file that a line says was changed: the head of a diff, or words such as `edited src/main.rs`.
+pub(crate) fn changed_file(line: &str) -> Option<&str> {
+    let found = CHANGED_FILE.captures(line)?;
+    found.get(1).or_else(|| found.get(2)).map(|path| path.as_str())
+}
+
 /// Who says something in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaker {
@@ -49,6 +62,8 @@ pub(crate) enum Anchor {
     Task,
     /// Of these only the newest is taken for unresolved.
     Error,
+    /// A file was changed; of each file only the newest line counts.
+    File,
 }
 
 /// Why a line matters, if it does by what it says. What a tool printed binds nobody, and what the agent says only if it decides.
@@ -62,6 +77,7 @@ pub(crate) fn anchor(line: &str, speaker: Option<Speaker>) -> Option<Anchor> {
         () if binds => Some(Anchor::Binding),
         () if TASK.is_match(line) => Some(Anchor::Task),
         () if ERROR.is_match(line) => Some(Anchor::Error),
+        () if speaker != Some(Speaker::System) && changed_file(line).is_some() => Some(Anchor::File),
         () => None,
     }
 }
@@ -147,6 +163,7 @@ fn anchors_of(value: &Value) -> HashSet<String> {
     let mut found = Found::default();
     found.read(value, Some(Speaker::User), false);
     found.anchors.extend(found.error);
+    found.anchors.extend(found.files.into_values());
     found.anchors.remove("");
     found.anchors
 }
@@ -156,6 +173,8 @@ struct Found {
     anchors: HashSet<String>,
     /// The newest.
     error: Option<String>,
+    /// The newest line about each.
+    files: HashMap<String, String>,
 }
 
 impl Found {
@@ -181,6 +200,10 @@ impl Found {
     fn read_line(&mut self, line: &str, speaker: Option<Speaker>, is_request: bool) {
         match anchor(line, speaker) {
             Some(Anchor::Error) if !is_request => self.error = Some(line.trim().to_owned()),
+            Some(Anchor::File) if !is_request => {
+                let file = changed_file(line).unwrap_or_default().to_owned();
+                self.files.insert(file, line.trim().to_owned());
+            }
             None if !is_request => {}
             _ => drop(self.anchors.replace(line.trim().to_owned())),
         }
@@ -202,4 +225,23 @@ fn lines_of(value: &Value) -> HashSet<String> {
         lines.insert(line.trim().to_owned());
     });
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_changed_is_named_by_the_line() {
+        let check = |line: &str, file: Option<&str>| assert_eq!(changed_file(line), file, "{line}");
+        check("I edited src/billing/ledger.rs to use cents.", Some("src/billing/ledger.rs"));
+        check("Created Cargo.toml", Some("Cargo.toml"));
+        check("+++ b/src/main.rs", Some("src/main.rs"));
+        check("*** Update File: docs/guide.md", Some("docs/guide.md"));
+        check("The file has been updated: pkg/util.py", Some("pkg/util.py"));
+        check("I will look at src/main.rs next.", None);
+        check("The record was updated, e.g. yesterday", None);
+        check("created_at: 2026-11-01T10:00:00.123Z", None);
+        check("Updated 3.5 million rows", None);
+    }
 }

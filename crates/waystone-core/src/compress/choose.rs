@@ -106,10 +106,11 @@ impl Chooser<'_> {
         }
     }
 
-    /// What binds, then the newest error, then what is to do, of each the newest first. The first that fits is always taken.
+    /// What binds, then the newest error, what is to do, and which files were changed, of each the newest first. The first that fits
+    /// is always taken.
     fn take_anchors(&mut self, share: f32, budget: f32) {
         let limit = (self.spent + share).min(budget);
-        for kind in [Anchor::Binding, Anchor::Error, Anchor::Task] {
+        for kind in [Anchor::Binding, Anchor::Error, Anchor::Task, Anchor::File] {
             let mut is_first = true;
             for unit in (0..self.cut.units.len()).rev() {
                 let found = &self.cut.units[unit];

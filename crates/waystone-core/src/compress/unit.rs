@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cut::{WORDS_MIN, cut, word_count};
 use super::entity::{Entities, EntityId, Place};
-use crate::survive::{Anchor, Speaker, Talk, anchor};
+use crate::survive::{Anchor, Speaker, Talk, anchor, changed_file};
 use crate::tokens::{count, spread};
 
 /// A value up to this length as JSON is one unit.
@@ -260,12 +260,15 @@ impl Cut {
         }
     }
 
-    /// Of lines that say the same the last copy counts, of errors the last one.
+    /// Of lines that say the same the last copy counts, of errors the last one, and of each file that was changed.
     fn mark_repeats(&mut self) {
-        let (mut seen, mut has_error) = (HashSet::new(), false);
+        let (mut seen, mut files, mut has_error) = (HashSet::new(), HashSet::new(), false);
         for unit in self.units.iter_mut().rev() {
-            unit.anchor =
-                unit.anchor.filter(|anchor| *anchor != Anchor::Error || !std::mem::replace(&mut has_error, true));
+            unit.anchor = unit.anchor.filter(|anchor| match anchor {
+                Anchor::Error => !std::mem::replace(&mut has_error, true),
+                Anchor::File => files.insert(changed_file(&unit.text).unwrap_or_default().to_owned()),
+                Anchor::Binding | Anchor::Task => true,
+            });
             // A file that is shown again has its lines under other numbers.
             let text = unit.text.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
             unit.is_repeat = !seen.insert(text.trim_start_matches([':', '|']).trim().to_owned());
