@@ -51,9 +51,7 @@ pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,
     SnapshotPage, Task, TaskList,
 };
-pub use usage::{
-    AnalyzeUsage, DescribedSegment, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply,
-};
+pub use usage::{AnalyzeUsage, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply};
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
     TOKENS_MAX, View, ViewReport, Weights,

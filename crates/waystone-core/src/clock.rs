@@ -38,13 +38,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Takes RFC 3339 with any offset, and a bare date as its midnight in UTC.
+/// Takes RFC 3339 with any offset; without one it is in UTC, and a bare date is its midnight.
 impl FromStr for Timestamp {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let at = text.parse::<jiff::Timestamp>().or_else(|error| {
-            let date = text.parse::<jiff::civil::Date>().map_err(|_| error)?;
+            let date = text.parse::<jiff::civil::DateTime>().map_err(|_| error)?;
             Ok::<_, jiff::Error>(date.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp())
         });
         at.map(|at| Self(at.as_millisecond())).map_err(|_| {
@@ -92,6 +92,8 @@ mod tests {
         check("1970-01-01T00:00:01Z", 1_000, "1970-01-01T00:00:01.000Z");
         check("2026-11-15T12:00:00.120+01:00", 1_794_740_400_120, "2026-11-15T11:00:00.120Z");
         check("2026-11-15", 1_794_700_800_000, "2026-11-15T00:00:00.000Z");
+        check("2026-11-15T18:00:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
+        check("2026-11-15 18:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
         assert!("yesterday".parse::<Timestamp>().is_err());
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::api::{ErrorBody, ErrorReply};
-use crate::id::{CheckpointId, IdempotencyKey, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
+use crate::id::{CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -36,8 +36,12 @@ pub enum Error {
     PlanNotFound(PlanId),
     #[error("there is no snapshot `{0}`")]
     SnapshotNotFound(SnapshotId),
-    #[error("there is no operation {0}")]
-    OperationNotFound(String),
+    #[error("project `{0}` has no snapshot")]
+    NoSnapshot(ProjectId),
+    #[error("there is no operation `{0}`")]
+    OperationNotFound(OperationId),
+    #[error("nothing was done in project `{0}` that you can undo")]
+    NothingToUndo(ProjectId),
     #[error("there is nothing behind the handle `{handle}`: {why}")]
     HandleNotFound { handle: String, why: String },
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
@@ -66,6 +70,8 @@ pub enum Conflict {
     ChangedSince { operation: i64, between: Vec<i64> },
     #[error("operation {0} is undone already")]
     UndoneAlready(i64),
+    #[error("operation {0} cannot be undone any more: what it changed was removed for good")]
+    RemovedSince(i64),
 }
 
 fn are(count: usize) -> String {
@@ -91,7 +97,9 @@ impl Conflict {
             Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
             Self::KeyReused(_) => "use a fresh key for a new request",
             Self::ChangedSince { .. } => "undo those first, the newest first",
-            Self::UndoneAlready(_) => "see what was done with GET /api/operations or `waystone undo --list`",
+            Self::UndoneAlready(_) | Self::RemovedSince(_) => {
+                "see what was done with GET /api/operations or `waystone undo --list`"
+            }
         }
     }
 
@@ -107,7 +115,9 @@ impl Conflict {
                 let between: Vec<String> = between.iter().map(i64::to_string).collect();
                 json!({ "operation_id": operation.to_string(), "operations_between": between })
             }
-            Self::UndoneAlready(operation) => json!({ "operation_id": operation.to_string() }),
+            Self::UndoneAlready(operation) | Self::RemovedSince(operation) => {
+                json!({ "operation_id": operation.to_string() })
+            }
         }
     }
 }
@@ -214,12 +224,12 @@ impl Error {
                 ("INVALID_PARAMETER", 400, "leave out what details.pinned names, or unpin it with context_gc_unpin")
             }
             Self::PlanNotFound(_) => ("PLAN_NOT_FOUND", 404, "make a new plan with context_gc_analyze"),
-            Self::SnapshotNotFound(_) => (
+            Self::SnapshotNotFound(_) | Self::NoSnapshot(_) => (
                 "SNAPSHOT_NOT_FOUND",
                 404,
                 "list them with GET /api/projects/{project_id}/snapshots or `waystone task snapshots`",
             ),
-            Self::OperationNotFound(_) => {
+            Self::OperationNotFound(_) | Self::NothingToUndo(_) => {
                 ("OPERATION_NOT_FOUND", 404, "list them with GET /api/operations or `waystone undo --list`")
             }
             Self::HandleNotFound { .. } => {
@@ -273,7 +283,9 @@ impl Error {
             Self::SegmentsPinned(ids) => json!({ "pinned": ids }),
             Self::PlanNotFound(id) => json!({ "plan_id": id }),
             Self::SnapshotNotFound(id) => json!({ "snapshot_id": id }),
+            Self::NoSnapshot(project) => json!({ "project_id": project }),
             Self::OperationNotFound(id) => json!({ "operation_id": id }),
+            Self::NothingToUndo(project) => json!({ "project_id": project }),
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)

@@ -21,7 +21,7 @@ use crate::pack::Packed;
 pub use segment::{
     Candidates, Change, ChangeSegments, Changed, Facts, FindCandidates, NewSegment, NewSegments, PLAN_LIFE_MS, Plan,
     Put, Ranked, Restored, Roots, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow, WhichSegments,
-    WhichTask,
+    WhichSnapshot, WhichTask,
 };
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may

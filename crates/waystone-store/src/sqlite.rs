@@ -48,7 +48,7 @@ use waystone_core::pack::Packed;
 use waystone_core::store::{
     Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
     Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, Store, StoredCheckpoint, Undo, Usage,
-    Wanted, WhichTask,
+    Wanted, WhichSnapshot, WhichTask,
 };
 
 use crate::OpenError;
@@ -300,7 +300,7 @@ impl SegmentStore for Sqlite {
         self.readers.read(move |db| segment::known(db, &scope, &project, &texts)).await
     }
 
-    async fn put_segments(&self, scope: &Scope, new: NewSegments) -> Result<Put> {
+    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         let scope = scope.clone();
         self.writer.write(move |db| segment::put(db, &scope, &new)).await
     }
@@ -388,15 +388,9 @@ impl SegmentStore for Sqlite {
         self.readers.read(move |db| task::list_snapshots(db, &scope, &project, &filter)).await
     }
 
-    async fn restore_snapshot(
-        &self,
-        scope: &Scope,
-        project: Option<&ProjectId>,
-        id: &SnapshotId,
-        at: Timestamp,
-    ) -> Result<Restored> {
-        let (scope, project, id) = (scope.clone(), project.cloned(), id.clone());
-        self.writer.write(move |db| task::restore_snapshot(db, &scope, project.as_ref(), &id, at)).await
+    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
+        let (scope, which) = (scope.clone(), which.clone());
+        self.writer.write(move |db| task::restore_snapshot(db, &scope, &which, at)).await
     }
 
     async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {

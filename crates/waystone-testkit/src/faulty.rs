@@ -21,7 +21,7 @@ use waystone_core::pack::Packed;
 use waystone_core::store::{
     Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
     Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store, StoredCheckpoint,
-    Undo, Usage, Wanted, WhichTask,
+    Undo, Usage, Wanted, WhichSnapshot, WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::Mcp;
@@ -241,7 +241,7 @@ impl SegmentStore for FaultyStore {
         self.inner.known_texts(scope, project, texts).await
     }
 
-    async fn put_segments(&self, scope: &Scope, new: NewSegments) -> Result<Put> {
+    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         self.step()?;
         let put = self.inner.put_segments(scope, new).await?;
         self.step()?;
@@ -334,15 +334,9 @@ impl SegmentStore for FaultyStore {
         self.inner.list_snapshots(scope, project, filter).await
     }
 
-    async fn restore_snapshot(
-        &self,
-        scope: &Scope,
-        project: Option<&ProjectId>,
-        id: &SnapshotId,
-        at: Timestamp,
-    ) -> Result<Restored> {
+    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
         self.step()?;
-        let restored = self.inner.restore_snapshot(scope, project, id, at).await?;
+        let restored = self.inner.restore_snapshot(scope, which, at).await?;
         self.step()?;
         Ok(restored)
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::id::{PlanId, ProjectId, SegmentId, TaskId};
 
 /// Finds segments that may leave the window, those that will be missed least first, with the reason for each. With target_tokens it
-/// makes a plan that frees so many; context_gc_prune carries it out by its plan_id. Nothing changes yet.
+/// makes a plan that frees so many; context_gc_prune carries it out by its plan_id. No segment moves yet.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnalyzeGarbage {

@@ -124,7 +124,8 @@ fn lines_or_null(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Captures text so that it is never lost: what you read, decided or were told. On disk when this returns. Text that is known in the
-/// project with the same type is touched, not added, and stays where it is. Give one of text, texts, messages.
+/// project with the same type is touched, not added; it stays as it is, unless pinned or stash asks for more. Give one of text, texts,
+/// messages.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutSegments {
@@ -183,9 +184,21 @@ pub struct SaidMessage {
     pub timestamp: Option<Timestamp>,
 }
 
+impl SaidMessage {
+    fn check(&self) -> Result<()> {
+        let length = self.role.as_ref().map_or(0, |role| role.chars().count());
+        if length > TEXT_MAX {
+            return Err(Error::InvalidInput(format!("a role has {length} characters, at most {TEXT_MAX} are taken")));
+        }
+        Ok(())
+    }
+}
+
 impl PutSegments {
     /// As many texts are taken at once.
-    const TEXTS_MAX: usize = 10_000;
+    pub(crate) const TEXTS_MAX: usize = 10_000;
+    /// The largest number that a line may have.
+    const LINE_MAX: u64 = (1 << 53) - 1;
 
     pub(crate) fn check(&self) -> Result<()> {
         let given = [self.text.is_some(), self.texts.is_some(), self.messages.is_some()];
@@ -198,12 +211,20 @@ impl PutSegments {
         }
         check_tags(&self.tags)?;
         check_path(self.file_path.as_deref())?;
+        self.messages.iter().flatten().try_for_each(SaidMessage::check)?;
         match self.line_range {
-            Some([first, last]) if first > last || last > i64::MAX as u64 => {
-                Err(Error::InvalidInput("line_range is the first and the last line, in that order".to_owned()))
-            }
+            Some([first, last]) if first > last || last > Self::LINE_MAX => Err(Error::InvalidInput(format!(
+                "line_range is the first and the last line, in that order, up to {}",
+                Self::LINE_MAX
+            ))),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it says something of its texts besides what they are.
+    pub(crate) fn has_fields(&self) -> bool {
+        let named = self.task_id.is_some() || self.topic_id.is_some() || self.file_path.is_some();
+        named || self.line_range.is_some() || !self.tags.is_empty()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SegmentId, TaskId};
 use crate::json;
+use crate::words::Words;
 
 /// Which segments are meant. All that are given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +74,10 @@ fn check_query(query: Option<&str>) -> Result<()> {
     if length > QUERY_MAX {
         return Err(Error::InvalidInput(format!("query has {length} characters, at most {QUERY_MAX} are taken")));
     }
+    // It would select everything.
+    if query.is_some_and(|query| !query.trim().is_empty() && Words::parse(query).is_empty()) {
+        return Err(Error::InvalidInput("query has no word to look for".to_owned()));
+    }
     Ok(())
 }
 
@@ -104,6 +109,7 @@ impl StashSegments {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StashReply {
     pub project_id: ProjectId,
+    /// The first ten thousand.
     pub stashed_segments: Vec<SegmentId>,
     pub tokens_stashed: u64,
     /// How many were selected, pinned ones included.

@@ -174,7 +174,9 @@ pub struct RestoreSnapshot {
     /// The body of work; inferred from the working directory when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    pub snapshot_id: SnapshotId,
+    /// The snapshot; left out, the newest of the current task, or of the project if none is current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
 }
 
 /// What a snapshot brought back.

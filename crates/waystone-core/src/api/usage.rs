@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
+use super::metadata::TEXT_MAX;
 use super::stash::{either_schema, object_or_text};
 use super::{NextCall, SaidMessage, SegmentType};
 use crate::id::{ProjectId, TaskId};
+use crate::json;
 
 /// Says how full the window is: tokens by type and task, a health score, and what to do about it. Warns from 60 % on. What the platform
 /// describes (recent messages, summaries) is captured on the way.
@@ -28,48 +31,55 @@ pub struct AnalyzeUsage {
     pub token_limit: Option<u64>,
 }
 
-/// What a platform knows of its own context. Fields that are not known here are ignored.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
+/// What a platform knows of its own context. Every platform describes it its own way, so what is not understood is passed over.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Descriptors {
-    #[serde(default)]
-    pub recent_messages: Option<Vec<SaidMessage>>,
-    #[serde(default)]
-    pub current_file: Option<CurrentFile>,
-    #[serde(default)]
-    pub token_usage: Option<TokenUsage>,
-    #[serde(default)]
-    pub segment_summaries: Option<Vec<DescribedSegment>>,
-    #[serde(default)]
-    pub task_info: Option<TaskInfo>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub struct CurrentFile {
-    pub path: String,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub struct TokenUsage {
-    #[serde(default)]
-    pub limit: Option<u64>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub struct DescribedSegment {
-    pub text: String,
-    #[serde(default, rename = "type")]
-    pub kind: Option<SegmentType>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub struct TaskInfo {
-    #[serde(default)]
+    pub recent_messages: Vec<SaidMessage>,
+    /// The path of the file that is worked on.
+    pub current_file: Option<String>,
+    pub token_limit: Option<u64>,
+    /// Texts with their types.
+    pub segment_summaries: Vec<(String, SegmentType)>,
     pub task_id: Option<TaskId>,
+}
+
+impl<'de> Deserialize<'de> for Descriptors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = json::object(deserializer)?;
+        let field = |name: &str| given.get(name).unwrap_or(&Value::Null);
+        let list = |name: &str| field(name).as_array().cloned().unwrap_or_default();
+        let limit = field("token_usage").get("limit").and_then(Value::as_f64).filter(|limit| *limit >= 1.0);
+        let described = |segment: &Value| {
+            let kind = segment.get("type").cloned().and_then(|kind| serde_json::from_value(kind).ok());
+            Some((text_of(segment.get("text")?)?, kind.unwrap_or(SegmentType::Note)))
+        };
+        Ok(Self {
+            recent_messages: list("recent_messages").iter().filter_map(message).collect(),
+            current_file: field("current_file").get("path").and_then(Value::as_str).map(str::to_owned),
+            token_limit: limit.map(|limit| limit as u64),
+            segment_summaries: list("segment_summaries").iter().filter_map(described).collect(),
+            task_id: field("task_info").get("task_id").and_then(Value::as_str).and_then(|id| id.parse().ok()),
+        })
+    }
+}
+
+fn message(given: &Value) -> Option<SaidMessage> {
+    let text = |name: &str| given.get(name).and_then(Value::as_str);
+    let role = text("role").filter(|role| role.chars().count() <= TEXT_MAX).map(str::to_owned);
+    let timestamp = text("timestamp").and_then(|at| at.parse().ok());
+    Some(SaidMessage { role, content: text_of(given.get("content")?)?, timestamp })
+}
+
+/// A text, or the texts of the parts that a message has with some providers.
+fn text_of(content: &Value) -> Option<String> {
+    let text = match content {
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part.get("text").unwrap_or(part).as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        other => other.as_str()?.to_owned(),
+    };
+    (!text.is_empty()).then_some(text)
 }
 
 pub(super) fn descriptors_schema(_: &mut SchemaGenerator) -> Schema {

@@ -3,7 +3,7 @@
 use serde_json::{Map, json};
 
 use super::Engine;
-use super::stash::unknown;
+use super::stash::{first, unknown};
 use crate::api::{
     AnalyzeGarbage, Candidate, GarbageReply, NextCall, PinReply, PinSegments, PruneAction, PruneReply, PruneSegments,
     PruningPlan, SegmentError, UnpinReply,
@@ -78,11 +78,12 @@ impl Engine {
             PruneAction::Stash => "stashing",
             PruneAction::Delete => "deleting",
         };
+        let segments = if count == 1 { "1 segment".to_owned() } else { format!("{count} segments") };
         let reason = match missing {
-            None => format!("Plan to free {freed} tokens by {doing} {count} segments"),
+            None => format!("Plan to free {freed} tokens by {doing} {segments}"),
             Some(missing) => {
                 format!(
-                    "Plan to free {freed} tokens by {doing} {count} segments: {missing} fewer than asked for, as the rest must stay"
+                    "Plan to free {freed} tokens by {doing} {segments}: {missing} fewer than asked for, as the rest must stay"
                 )
             }
         };
@@ -106,10 +107,10 @@ impl Engine {
     /// Stashes or deletes what is named, or what a plan says.
     pub async fn prune_segments(&self, scope: &Scope, request: PruneSegments) -> Result<PruneReply> {
         request.check()?;
-        let (ids, planned) = match request.plan_id {
+        let (ids, planned) = match &request.plan_id {
             Some(id) => {
-                let plan = self.store.find_plan(scope, &id).await?.filter(|plan| plan.project == request.project_id);
-                let plan = plan.ok_or(Error::PlanNotFound(id))?;
+                let plan = self.store.find_plan(scope, id).await?.filter(|plan| plan.project == request.project_id);
+                let plan = plan.ok_or_else(|| Error::PlanNotFound(id.clone()))?;
                 (plan.segments, Some(plan.action))
             }
             None => (request.segment_ids.unwrap_or_default(), None),
@@ -125,13 +126,15 @@ impl Engine {
             let action = action.done();
             return Ok(PruneReply { pruned_segments, tokens_freed: 0, action, errors, operation_id, warnings });
         }
-        let changed = self.change(scope, request.project_id, ids, Change::Prune(action)).await?;
+        let (project, which, change) = (request.project_id, WhichSegments::Ids(ids), Change::Prune(action));
+        let change = ChangeSegments { project, which, change, plan: request.plan_id, at: self.clock.now() };
+        let changed = self.store.change_segments(scope, change).await?;
         Ok(PruneReply {
             tokens_freed: changed.tokens,
             action: action.done(),
             operation_id: operation_id(&changed),
             errors: errors(changed.unknown),
-            pruned_segments: changed.done,
+            pruned_segments: first(changed.done),
             warnings: self.warnings(),
         })
     }
@@ -163,7 +166,7 @@ impl Engine {
     /// Changes the segments with these ids; if there is none of them, that is the error.
     async fn change(&self, scope: &Scope, project: ProjectId, ids: Vec<SegmentId>, change: Change) -> Result<Changed> {
         let which = WhichSegments::Ids(ids);
-        let change = ChangeSegments { project, which, change, at: self.clock.now() };
+        let change = ChangeSegments { project, which, change, plan: None, at: self.clock.now() };
         self.store.change_segments(scope, change).await
     }
 }

@@ -1,5 +1,7 @@
 //! Segments: put, and listed by what is in the window.
 
+use std::sync::Arc;
+
 use super::Engine;
 use crate::api::{
     ListSegments, NextCall, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters, SegmentType,
@@ -9,7 +11,7 @@ use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, TaskId};
-use crate::offload::offload_unless;
+use crate::offload::{offload, offload_unless};
 use crate::score;
 use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, WhichTask};
 use crate::tokens;
@@ -43,21 +45,27 @@ pub(super) struct Outcome {
 
 impl Engine {
     /// Captures texts, those that are known by touching them.
-    pub async fn put_segments(&self, scope: &Scope, request: PutSegments) -> Result<PutReply> {
+    pub async fn put_segments(&self, scope: &Scope, mut request: PutSegments) -> Result<PutReply> {
         request.check()?;
-        let project = self.project_or_own(request.project_id.clone());
-        let is_said = request.messages.is_some();
-        let kind = request.kind.unwrap_or(if is_said { SegmentType::Message } else { SegmentType::Note });
-        let texts = request.text.clone().into_iter().chain(request.texts.clone().into_iter().flatten());
+        let project = self.project_or_own(request.project_id.take());
+        let said = request.messages.take();
+        let kind = request.kind.unwrap_or(if said.is_some() { SegmentType::Message } else { SegmentType::Note });
+        let texts = request.text.take().into_iter().chain(request.texts.take().into_iter().flatten());
         let texts = texts.map(|text| Text { text, kind, role: None, said: None });
-        let said = request.messages.clone().into_iter().flatten();
-        let texts = texts.chain(said.map(|message| Text::of_message(message, kind))).collect();
-        let which = request.task_id.clone().map_or(WhichTask::Current, WhichTask::Named);
-        let put = self.put_texts(scope, &project, texts, &request).await?;
+        let said = said.into_iter().flatten().map(|message| Text::of_message(message, kind));
+        let which = request.task_id.clone().map_or(WhichTask::Any, WhichTask::Named);
+        let has_fields = request.has_fields();
+        let put = self.put_texts(scope, &project, texts.chain(said).collect(), request).await?;
         let usage = self.store.sum_usage(scope, &project, &which, None).await?;
-        let tokens = usage.tokens();
+        let (tokens, touched) = (usage.tokens(), put.ids.len() as u64 - put.added);
+        let mut warnings = self.warnings();
+        warnings.extend(
+            (touched > 0 && has_fields).then(|| {
+                format!("{touched} of the texts were known: they keep the task, tags, topic and file they had")
+            }),
+        );
         Ok(PutReply {
-            touched: put.ids.len() as u64 - put.added,
+            touched,
             segment_ids: put.ids,
             added: put.added,
             tokens_added: put.tokens_added,
@@ -65,7 +73,7 @@ impl Engine {
             operation_id: put.operation.map(|seq| seq.to_string()),
             next: self.next_when_full(&project, usage.task.as_ref(), tokens, self.limits.window_tokens),
             project_id: project,
-            warnings: self.warnings(),
+            warnings,
         })
     }
 
@@ -75,41 +83,48 @@ impl Engine {
         scope: &Scope,
         project: &ProjectId,
         texts: Vec<Text>,
-        with: &PutSegments,
+        with: PutSegments,
     ) -> Result<Outcome> {
         let now = self.clock.now();
         for text in &texts {
             self.check_text_size(text.text.len())?;
         }
-        let hashes: Vec<_> = texts.iter().map(|text| (text.kind, Hash::of(text.text.as_bytes()))).collect();
-        let known = self.store.known_texts(scope, project, hashes.clone()).await?;
         let mut segments = Vec::with_capacity(texts.len());
-        for (text, (kind, text_hash)) in texts.into_iter().zip(hashes) {
-            let created = text.said.unwrap_or(now);
-            let id = self.fresh_id()?;
-            segments.push(NewSegment { id, text: text.text, text_hash, kind, tokens: None, role: text.role, created });
+        for text in texts {
+            let (id, text_hash, created) = (self.fresh_id()?, Hash::of(&[]), text.said.unwrap_or(now));
+            let Text { text, kind, role, .. } = text;
+            segments.push(NewSegment { id, text, text_hash, kind, tokens: None, role, created });
         }
-        let mut new = NewSegments {
+        let bytes = segments.iter().map(|segment| segment.text.len()).sum();
+        let segments = offload(bytes, move || {
+            segments.iter_mut().for_each(|segment| segment.text_hash = Hash::of(segment.text.as_bytes()));
+            segments
+        });
+        let segments = segments.await?;
+        let hashes = segments.iter().map(|segment| (segment.kind, segment.text_hash)).collect();
+        let known = self.store.known_texts(scope, project, hashes).await?;
+        let mut new = Arc::new(NewSegments {
             project: project.clone(),
-            task: with.task_id.clone(),
+            task: with.task_id,
             segments: count_tokens(segments, known).await?,
-            tags: with.tags.clone(),
-            file_path: with.file_path.clone(),
+            tags: with.tags,
+            file_path: with.file_path,
             line_range: with.line_range,
-            topic: with.topic_id.clone(),
+            topic: with.topic_id,
             pinned: with.pinned,
             stash: with.stash,
             at: now,
             total_bytes_max: self.limits.total_bytes_max,
-        };
+        });
         loop {
-            match self.store.put_segments(scope, new.clone()).await? {
+            match self.store.put_segments(scope, Arc::clone(&new)).await? {
                 Put::Done { ids, added, tokens_added, operation } => {
                     return Ok(Outcome { ids, added, tokens_added, operation });
                 }
                 Put::TokensWanted => {
-                    let none_known = vec![false; new.segments.len()];
-                    new.segments = count_tokens(std::mem::take(&mut new.segments), none_known).await?;
+                    let all = Arc::make_mut(&mut new);
+                    let none_known = vec![false; all.segments.len()];
+                    all.segments = count_tokens(std::mem::take(&mut all.segments), none_known).await?;
                 }
             }
         }
@@ -203,7 +218,12 @@ impl Engine {
             cursor: None,
             preview: preview(false),
         };
-        let mut found = self.store.list_segments(scope, select).await?.segments;
+        let mut found = self.store.list_segments(scope, select.clone()).await?.segments;
+        let of_task = task.filter(|_| !found.is_empty());
+        if found.is_empty() && task.is_some() {
+            let select = SelectSegments { task: WhichTask::Any, ..select };
+            found = self.store.list_segments(scope, select).await?.segments;
+        }
         if found.is_empty() {
             return Ok((found, None));
         }
@@ -211,7 +231,7 @@ impl Engine {
         found.sort_by(|a, b| worth(a, now).total_cmp(&worth(b, now)));
         found.truncate(WORTH_SHOWN);
         let mut arguments = serde_json::Map::from_iter([("project_id".to_owned(), project.as_str().into())]);
-        if let Some(task) = task {
+        if let Some(task) = of_task {
             arguments.insert("filters".to_owned(), serde_json::json!({ "task_id": task }));
         }
         arguments.insert("move_to_active".to_owned(), true.into());

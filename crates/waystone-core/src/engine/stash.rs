@@ -11,6 +11,9 @@ use crate::id::{ProjectId, SegmentId};
 use crate::store::{Change, ChangeSegments, Scope, SegmentPage, SelectSegments, WhichSegments, WhichTask};
 use crate::words::Words;
 
+/// As many ids stand in a reply.
+const IDS_LISTED_MAX: usize = 10_000;
+
 impl Engine {
     /// Moves what is selected out of the window.
     pub async fn stash_segments(&self, scope: &Scope, request: StashSegments) -> Result<StashReply> {
@@ -18,14 +21,15 @@ impl Engine {
         let project = self.project_or_own(request.project_id);
         let words = Words::parse(request.query.as_deref().unwrap_or_default());
         let which = WhichSegments::Working { filters: request.filters.unwrap_or_default(), words };
-        let change = ChangeSegments { project: project.clone(), which, change: Change::Stash, at: self.clock.now() };
+        let change =
+            ChangeSegments { project: project.clone(), which, change: Change::Stash, plan: None, at: self.clock.now() };
         let changed = self.store.change_segments(scope, change).await?;
         Ok(StashReply {
             project_id: project,
             segments_matched: (changed.done.len() + changed.pinned.len()) as u64,
-            stashed_segments: changed.done,
+            stashed_segments: first(changed.done),
             tokens_stashed: changed.tokens,
-            errors: changed.pinned.into_iter().map(pinned).collect(),
+            errors: first(changed.pinned).into_iter().map(pinned).collect(),
             operation_id: changed.operation.map(|seq| seq.to_string()),
             warnings: self.warnings(),
         })
@@ -58,8 +62,13 @@ impl Engine {
         if request.move_to_active {
             let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
             let which = WhichSegments::Ids(ids);
-            let change =
-                ChangeSegments { project: project.clone(), which, change: Change::Retrieve, at: self.clock.now() };
+            let change = ChangeSegments {
+                project: project.clone(),
+                which,
+                change: Change::Retrieve,
+                plan: None,
+                at: self.clock.now(),
+            };
             let changed = self.store.change_segments(scope, change).await?;
             for segment in segments.iter_mut().filter(|segment| changed.done.contains(&segment.segment_id)) {
                 segment.tier = Tier::Working;
@@ -110,6 +119,12 @@ struct Look {
 fn pinned(id: SegmentId) -> SegmentError {
     let message = "it is pinned; unpin it with context_gc_unpin first".to_owned();
     SegmentError { segment_id: id, code: "PERMISSION_DENIED", message }
+}
+
+/// As many ids as a reply has; the numbers beside them are of all.
+pub(super) fn first(mut ids: Vec<SegmentId>) -> Vec<SegmentId> {
+    ids.truncate(IDS_LISTED_MAX);
+    ids
 }
 
 pub(super) fn unknown(id: SegmentId) -> SegmentError {

@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::error::Result;
 use crate::id::ProjectId;
-use crate::store::{Scope, WhichTask};
+use crate::store::{Scope, WhichSnapshot, WhichTask};
 
 impl Engine {
     /// Makes a task the current one, or none.
@@ -69,10 +69,13 @@ impl Engine {
 
     /// Puts the segments of a task back to where a snapshot has them.
     pub async fn restore_snapshot(&self, scope: &Scope, request: RestoreSnapshot) -> Result<RestoredSnapshot> {
-        let (project, now) = (request.project_id.as_ref(), self.clock.now());
-        let restored = self.store.restore_snapshot(scope, project, &request.snapshot_id, now).await?;
+        let which = match request.snapshot_id {
+            Some(id) => WhichSnapshot::Named(id, request.project_id),
+            None => WhichSnapshot::Newest(self.project_or_own(request.project_id)),
+        };
+        let restored = self.store.restore_snapshot(scope, &which, self.clock.now()).await?;
         Ok(RestoredSnapshot {
-            snapshot_id: request.snapshot_id,
+            snapshot_id: restored.snapshot,
             project_id: restored.project,
             task_id: restored.task,
             segments_restored: restored.entered,

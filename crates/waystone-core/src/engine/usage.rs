@@ -32,8 +32,7 @@ impl Engine {
     /// How full the window is. What was described is captured first.
     pub async fn analyze_usage(&self, scope: &Scope, request: AnalyzeUsage) -> Result<UsageReply> {
         let (project, descriptors) = (request.project_id, request.context_descriptors.unwrap_or_default());
-        let described = descriptors.token_usage.as_ref().and_then(|usage| usage.limit);
-        let limit = request.token_limit.or(described).unwrap_or(self.limits.window_tokens);
+        let limit = request.token_limit.or(descriptors.token_limit).unwrap_or(self.limits.window_tokens);
         if !(1..=TOKENS_MAX).contains(&limit) {
             return Err(Error::InvalidInput(format!("token_limit is {limit}, it must be from 1 to {TOKENS_MAX}")));
         }
@@ -70,7 +69,7 @@ impl Engine {
     /// What must stay in the window, besides pins.
     pub(super) fn roots(&self, descriptors: &Descriptors) -> Roots {
         Roots {
-            file_path: descriptors.current_file.as_ref().map(|file| file.path.clone()),
+            file_path: descriptors.current_file.clone(),
             decisions_since: Timestamp::from_ms(self.clock.now().ms() - HOUR_MS),
             messages: ROOT_MESSAGES,
         }
@@ -83,21 +82,20 @@ impl Engine {
         project: &ProjectId,
         descriptors: Descriptors,
     ) -> Result<()> {
-        let said = descriptors.recent_messages.into_iter().flatten();
+        let said = descriptors.recent_messages.into_iter();
         let said = said.map(|message| Text::of_message(message, SegmentType::Message));
-        let told = descriptors.segment_summaries.into_iter().flatten().map(|segment| Text {
-            text: segment.text,
-            kind: segment.kind.unwrap_or(SegmentType::Summary),
-            role: None,
-            said: None,
-        });
+        let told = descriptors.segment_summaries.into_iter();
+        let told = told.map(|(text, kind)| Text { text, kind, role: None, said: None });
         let texts: Vec<Text> = said.chain(told).collect();
         if texts.is_empty() {
             return Ok(());
         }
-        let with =
-            PutSegments { task_id: descriptors.task_info.and_then(|task| task.task_id), ..PutSegments::default() };
-        self.put_texts(scope, project, texts, &with).await.map(drop)
+        if texts.len() > PutSegments::TEXTS_MAX {
+            let message = format!("{} texts are described, at most {} are taken", texts.len(), PutSegments::TEXTS_MAX);
+            return Err(Error::InvalidInput(message));
+        }
+        let with = PutSegments { task_id: descriptors.task_id, ..PutSegments::default() };
+        self.put_texts(scope, project, texts, with).await.map(drop)
     }
 
     pub(super) fn percent(&self, tokens: u64, limit: u64) -> f64 {

@@ -1,5 +1,7 @@
 //! The part of the boundary that is about segments, tasks, and what was done to them.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::Scope;
@@ -185,6 +187,8 @@ pub struct ChangeSegments {
     pub project: ProjectId,
     pub which: WhichSegments,
     pub change: Change,
+    /// The plan that this carries out, and that is done thereby.
+    pub plan: Option<PlanId>,
     pub at: Timestamp,
 }
 
@@ -221,9 +225,19 @@ pub struct Changed {
     pub operation: Option<i64>,
 }
 
+/// Which snapshot to restore.
+#[derive(Debug, Clone)]
+pub enum WhichSnapshot {
+    /// Of the project, if that is given.
+    Named(SnapshotId, Option<ProjectId>),
+    /// The newest of the project's current task, or of the project.
+    Newest(ProjectId),
+}
+
 /// What restoring a snapshot came to.
 #[derive(Debug, Clone)]
 pub struct Restored {
+    pub snapshot: SnapshotId,
     pub project: ProjectId,
     pub task: TaskId,
     pub entered: u64,
@@ -235,7 +249,8 @@ pub struct Restored {
 /// Which operation to undo.
 #[derive(Debug, Clone)]
 pub enum Undo {
-    Named(OperationId),
+    /// In the project, if that is given.
+    Named(OperationId, Option<ProjectId>),
     /// The newest of the project that can be undone: of the scope's actor if that is an agent, else of anyone.
     Newest(ProjectId),
 }
@@ -255,7 +270,7 @@ pub trait SegmentStore: Send + Sync {
     ) -> Result<Vec<bool>>;
 
     /// Adds what is new, and touches what is known. All or nothing.
-    async fn put_segments(&self, scope: &Scope, new: NewSegments) -> Result<Put>;
+    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put>;
 
     async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage>;
 
@@ -305,13 +320,7 @@ pub trait SegmentStore: Send + Sync {
 
     async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage>;
 
-    async fn restore_snapshot(
-        &self,
-        scope: &Scope,
-        project: Option<&ProjectId>,
-        id: &SnapshotId,
-        at: Timestamp,
-    ) -> Result<Restored>;
+    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored>;
 
     async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage>;
 

@@ -77,6 +77,6 @@ async fn restore_snapshot(
     State(http): State<Http>,
     Ids(project, snapshot_id): Ids<ProjectId, SnapshotId>,
 ) -> HttpResult<RestoredSnapshot> {
-    let request = RestoreSnapshot { project_id: Some(project), snapshot_id };
+    let request = RestoreSnapshot { project_id: Some(project), snapshot_id: Some(snapshot_id) };
     ok(http.engine.restore_snapshot(&http.scope(), request).await)
 }

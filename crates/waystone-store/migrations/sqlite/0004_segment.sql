@@ -46,16 +46,19 @@ CREATE TABLE segment (
     UNIQUE (space, id)
 ) STRICT;
 
--- The same text with the same type is one segment of its project.
-CREATE UNIQUE INDEX segment_by_text ON segment (project, type, text_hash);
+-- The same text with the same type, put again, is found.
+CREATE INDEX segment_by_text ON segment (project, type, text_hash);
 CREATE INDEX segment_by_seq ON segment (project, tier, seq);
 CREATE INDEX segment_by_age ON segment (project, tier, created_at_ms);
+CREATE INDEX segment_live ON segment (project, seq) WHERE tier <> 'archive';
+CREATE INDEX segment_live_by_task ON segment (task, seq) WHERE tier <> 'archive' AND task IS NOT NULL;
 CREATE INDEX segment_by_task ON segment (task, tier, seq) WHERE task IS NOT NULL;
 CREATE INDEX segment_by_task_age ON segment (task, tier, created_at_ms) WHERE task IS NOT NULL;
 CREATE INDEX segment_archived ON segment (archived_at_ms) WHERE archived_at_ms IS NOT NULL;
 -- From here on what garbage collection starts at is found: what must stay.
 CREATE INDEX segment_pinned ON segment (project) WHERE pinned = 1;
-CREATE INDEX segment_message ON segment (task, seq) WHERE type = 'message' AND tier = 'working';
+CREATE INDEX segment_message ON segment (project, seq) WHERE type = 'message' AND tier = 'working';
+CREATE INDEX segment_message_by_task ON segment (task, seq) WHERE type = 'message' AND tier = 'working';
 CREATE INDEX segment_decision ON segment (project, created_at_ms) WHERE type = 'decision';
 CREATE INDEX segment_by_file ON segment (project, file_path) WHERE file_path IS NOT NULL;
 CREATE INDEX segment_by_topic ON segment (project, topic) WHERE topic IS NOT NULL;
@@ -75,7 +78,7 @@ CREATE TABLE segment_ref (
 
 CREATE INDEX segment_ref_by_target ON segment_ref (target);
 
--- Running sums over segments, kept by the triggers below and nothing else.
+-- Running sums over segments: whoever changes a segment counts it here in the same transaction.
 CREATE TABLE usage (
     project       INTEGER NOT NULL REFERENCES project,
     task          INTEGER NOT NULL,         -- key of the task; 0 for what belongs to none
@@ -87,27 +90,6 @@ CREATE TABLE usage (
     pinned_tokens INTEGER NOT NULL,
     PRIMARY KEY (project, task, tier, type)
 ) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER segment_added AFTER INSERT ON segment BEGIN
-    INSERT INTO usage VALUES (new.project, coalesce(new.task, 0), new.tier, new.type, 1, new.tokens, new.pinned, new.pinned * new.tokens)
-    ON CONFLICT DO UPDATE SET segment_count = segment_count + 1, tokens = tokens + new.tokens,
-        pinned_count = pinned_count + new.pinned, pinned_tokens = pinned_tokens + new.pinned * new.tokens;
-END;
-
-CREATE TRIGGER segment_removed AFTER DELETE ON segment BEGIN
-    UPDATE usage SET segment_count = segment_count - 1, tokens = tokens - old.tokens,
-        pinned_count = pinned_count - old.pinned, pinned_tokens = pinned_tokens - old.pinned * old.tokens
-    WHERE project = old.project AND task = coalesce(old.task, 0) AND tier = old.tier AND type = old.type;
-END;
-
-CREATE TRIGGER segment_changed AFTER UPDATE OF tier, pinned, tokens ON segment BEGIN
-    UPDATE usage SET segment_count = segment_count - 1, tokens = tokens - old.tokens,
-        pinned_count = pinned_count - old.pinned, pinned_tokens = pinned_tokens - old.pinned * old.tokens
-    WHERE project = old.project AND task = coalesce(old.task, 0) AND tier = old.tier AND type = old.type;
-    INSERT INTO usage VALUES (new.project, coalesce(new.task, 0), new.tier, new.type, 1, new.tokens, new.pinned, new.pinned * new.tokens)
-    ON CONFLICT DO UPDATE SET segment_count = segment_count + 1, tokens = tokens + new.tokens,
-        pinned_count = pinned_count + new.pinned, pinned_tokens = pinned_tokens + new.pinned * new.tokens;
-END;
 
 -- Garbage collections of a project. What was in the working tier before one and still is has survived it.
 CREATE TABLE collection (
@@ -165,6 +147,7 @@ CREATE TABLE segment_change (
     pinned      INTEGER NOT NULL,
     entered_seq INTEGER,
     survived    INTEGER NOT NULL,
+    mentions    INTEGER NOT NULL,           -- how often it had been met again right after: if it was since, it is not taken away
     PRIMARY KEY (space, operation, segment)
 ) STRICT, WITHOUT ROWID;
 
@@ -174,3 +157,10 @@ CREATE INDEX segment_change_by_segment ON segment_change (segment, operation);
 ALTER TABLE operation ADD COLUMN undoes INTEGER;                   -- seq of the operation that this one undid
 ALTER TABLE operation ADD COLUMN undone INTEGER NOT NULL DEFAULT 0; -- 1 while it is undone
 CREATE INDEX operation_by_project ON operation (space, project, seq);
+CREATE INDEX operation_standing ON operation (space, project, seq) WHERE undone = 0 AND undoes IS NULL;
+
+-- The newest time that housekeeping believes. What is removed for good waits until a jump of the clock is confirmed by another start.
+CREATE TABLE clock (
+    seen_at_ms INTEGER NOT NULL,            -- the newest time that was believed
+    doubted_by TEXT                         -- the start that saw a time far beyond it; NULL when there is no doubt
+) STRICT;

@@ -35,7 +35,9 @@ pub(crate) fn continue_numbers(db: &Connection) -> DbResult<()> {
     )?;
     let highest: i64 = db.query_row(
         "SELECT max((SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
-                    (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint))",
+                    (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint),
+                    (SELECT coalesce(max(entered_seq), 0) FROM segment), (SELECT coalesce(max(seq), 0) FROM collection),
+                    (SELECT coalesce(max(operation), 0) FROM segment_change))",
         [],
         |row| row.get(0),
     )?;

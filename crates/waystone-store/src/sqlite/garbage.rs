@@ -18,13 +18,17 @@ pub(super) const ROOTS: &str = "
         SELECT 0, key, NULL FROM segment WHERE project = :project AND pinned = 1 AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM
             (SELECT key FROM segment WHERE task = :current AND type = 'message' AND tier = 'working' ORDER BY seq DESC LIMIT :messages)
+        UNION SELECT 0, key, NULL FROM
+            (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND type = 'message' AND tier = 'working'
+             ORDER BY seq DESC LIMIT :messages)
         UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = :file AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM segment
             WHERE project = :project AND type = 'decision' AND created_at_ms >= :since AND tier <> 'archive'
         UNION SELECT 0, r.target, NULL FROM root JOIN segment_ref AS r ON root.kind = 0 AND r.source = root.key
+            JOIN segment AS t ON t.key = r.target AND t.tier <> 'archive'
         UNION SELECT 1, 0, s.topic FROM root JOIN segment AS s ON root.kind = 0 AND s.key = root.key WHERE s.topic IS NOT NULL
         UNION SELECT 0, s.key, NULL FROM root JOIN segment AS s
-            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.topic IS NOT NULL
+            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.topic IS NOT NULL AND s.tier <> 'archive'
     )";
 
 /// Runs a statement that begins with [`ROOTS`] and has `:within`, the task that is asked for.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use waystone_core::GRACE_DAYS;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
@@ -42,13 +42,16 @@ pub(crate) struct Upkeep {
     db: Option<Connection>,
     /// What the database's version was when its log had been copied whole.
     copied_version: Option<i64>,
+    /// Names this start of the program.
+    start: String,
 }
 
 impl Upkeep {
     pub(crate) fn new(directory: DataDirectory, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let write_lock = open_private_file(&directory.write_lock())
             .map_err(|error| OpenError::Unusable { path: directory.write_lock(), error })?;
-        Ok(Self { directory, clock, write_lock, db: None, copied_version: None })
+        let start = clock.new_id();
+        Ok(Self { directory, clock, write_lock, db: None, copied_version: None, start })
     }
 
     /// Folds the write-ahead log back into the database when it has grown and changed.
@@ -83,9 +86,12 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Removes segments that were deleted so long ago that they cannot be restored any more.
+    /// Removes segments that were deleted so long ago that they cannot be restored any more, if the time can be believed.
     pub(crate) fn purge(&mut self) -> DbResult<()> {
-        let now = self.clock.now();
+        let (now, start) = (self.clock.now(), self.start.clone());
+        if self.locked(|db| in_transaction(db, |db| is_believed(db, now.ms(), &start)))? != Some(true) {
+            return Ok(());
+        }
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
         loop {
             let removed = self.locked(|db| {
@@ -154,6 +160,25 @@ impl Upkeep {
         let _ = self.write_lock.unlock();
         done.map(Some)
     }
+}
+
+/// Whether the clock can be right. A time more than a day beyond the newest one that was believed is doubted until a later start of the
+/// program sees it too: what is removed for good because of a wrong clock does not come back.
+fn is_believed(db: &Connection, now_ms: i64, start: &str) -> rusqlite::Result<bool> {
+    let known: Option<(i64, Option<String>)> = db
+        .query_row("SELECT seen_at_ms, doubted_by FROM clock", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((seen, doubted_by)) = known else {
+        db.execute("INSERT INTO clock (seen_at_ms) VALUES (?1)", params![now_ms])?;
+        return Ok(true);
+    };
+    let is_confirmed = doubted_by.is_some_and(|doubted_by| doubted_by != start);
+    if now_ms > seen + DAY_MS && !is_confirmed {
+        db.execute("UPDATE clock SET doubted_by = ?1", params![start])?;
+        return Ok(false);
+    }
+    db.execute("UPDATE clock SET seen_at_ms = max(seen_at_ms, ?1), doubted_by = NULL", params![now_ms])?;
+    Ok(true)
 }
 
 fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {

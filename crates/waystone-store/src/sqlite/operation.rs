@@ -13,10 +13,10 @@ use waystone_core::id::ProjectId;
 use waystone_core::store::{Scope, Undo};
 
 use super::cursor;
-use super::error::{DbResult, unreadable};
+use super::error::{DbError, DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle};
-use super::segment::{Image, find_project, image_of, restore, tier_of, touch_place};
-use super::task::{hide_snapshot, make_current_by_id};
+use super::segment::{Edit, Image, collections_between, find_project, find_task, image_of, tier_of};
+use super::task::{hide_snapshot, make_current};
 
 /// As many operations that stand in between are named.
 const BETWEEN_MAX: usize = 20;
@@ -35,7 +35,9 @@ const INVERTIBLE: [&str; 10] = [
     UNDONE,
 ];
 
-const COLUMNS: &str = "seq, kind, at_ms, actor, project, payload, undone, undoes";
+/// The last says whether something of it is left to be put back: what was removed for good is not.
+const COLUMNS: &str = "seq, kind, at_ms, actor, project, payload, undone, undoes,
+    kind NOT LIKE 'segment.%' OR EXISTS (SELECT 1 FROM segment_change AS c WHERE c.space = operation.space AND c.operation = seq)";
 
 struct Found {
     seq: i64,
@@ -50,7 +52,7 @@ fn read(row: &Row<'_>) -> DbResult<Found> {
     let data: Map<String, Value> = payload.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let listed = Listed {
         operation_id: seq.to_string(),
-        can_undo: !undone && INVERTIBLE.contains(&kind.as_str()),
+        can_undo: !undone && row.get(8)? && INVERTIBLE.contains(&kind.as_str()),
         kind,
         at: Timestamp::from_ms(row.get(2)?),
         actor: row.get(3)?,
@@ -93,10 +95,11 @@ fn find(db: &Connection, scope: &Scope, seq: i64) -> DbResult<Option<Found>> {
 /// The operation that is meant.
 fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
     match which {
-        Undo::Named(id) => {
+        Undo::Named(id, project) => {
             let seq: Option<i64> = id.as_str().parse().ok();
             let found = seq.map(|seq| find(db, scope, seq)).transpose()?.flatten();
-            found.ok_or_else(|| Error::OperationNotFound(format!("`{id}`")).into())
+            let found = found.filter(|found| project.is_none() || found.listed.project_id == *project);
+            found.ok_or_else(|| Error::OperationNotFound(id.clone()).into())
         }
         Undo::Newest(project) => {
             let kinds = json!(INVERTIBLE).to_string();
@@ -105,6 +108,8 @@ fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
                     "SELECT seq FROM operation
                      WHERE space = ?1 AND project = ?2 AND undone = 0 AND undoes IS NULL AND actor <> 'maintenance'
                          AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR actor = ?4)
+                         AND (kind NOT LIKE 'segment.%' OR EXISTS
+                             (SELECT 1 FROM segment_change AS c WHERE c.space = ?1 AND c.operation = operation.seq))
                      ORDER BY seq DESC LIMIT 1",
                 )?
                 .query_row(
@@ -112,10 +117,8 @@ fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
                     |row| row.get(0),
                 )
                 .optional()?;
-            let whose = if scope.is_agent { " of yours" } else { "" };
-            let nothing = || Error::OperationNotFound(format!("{whose} in project `{project}` that can be undone"));
             let found = seq.map(|seq| find(db, scope, seq)).transpose()?.flatten();
-            found.ok_or_else(|| nothing().into())
+            found.ok_or_else(|| Error::NothingToUndo(project.clone()).into())
         }
     }
 }
@@ -124,6 +127,9 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
     let found = choose(db, scope, which)?;
     if found.listed.undone {
         return Err(Error::Conflict(Conflict::UndoneAlready(found.seq)).into());
+    }
+    if !found.listed.can_undo && INVERTIBLE.contains(&found.listed.kind.as_str()) {
+        return Err(gone(found.seq));
     }
     if !found.listed.can_undo {
         let message = format!("operation {} is {}, which cannot be undone", found.seq, found.listed.kind);
@@ -137,26 +143,43 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
     if !between.is_empty() {
         return Err(Error::Conflict(Conflict::ChangedSince { operation: found.seq, between }).into());
     }
-    let before = images_before(db, scope, found.seq)?;
-    if before.is_empty() && first.listed.kind.starts_with("segment.") {
-        let message =
-            format!("operation {} cannot be undone any more: what it changed was removed for good", found.seq);
-        return Err(Error::InvalidInput(message).into());
-    }
-    let payload = json!({ "project_id": project, "undoes": found.seq.to_string(), "kind": found.listed.kind });
+    let place = find_project(db, scope, &project)?.map_or(0, |project| project.key);
+    let changes = changes_of(db, scope, &found, place)?;
+    let payload = json!({
+        "project_id": project, "undoes": found.seq.to_string(), "kind": first.listed.kind, "segments": changes.back.len(),
+    });
     let subject = vec![handle("operation", &found.seq.to_string())];
     let entry = Operation { at, kind: UNDONE, project: project.as_str(), subject, payload };
     let seq = append_and_publish(db, scope, &entry)?;
     let is_live = flip(db, scope, &found, seq)?;
-    let place = find_project(db, scope, &project)?.map(|project| project.key);
-    for (now, then) in &before {
-        restore(db, scope, seq, now, then, at)?;
-        touch_place(db, place.unwrap_or_default(), now.task, at)?;
+    let mut edit = Edit::begin(db, scope, place, seq, at);
+    for (now, then) in &changes.back {
+        let entered_seq = then.entered_seq.map(|entered| if entered == i64::MAX { seq } else { entered });
+        edit.set(now, &Image { entered_seq, ..then.clone() })?;
     }
+    edit.finish()?;
     put_back(db, scope, &first, &project, is_live, at)?;
-    let message = format!("{} of {} is taken back", found.listed.kind, found.listed.at);
-    let (undone, segments_changed) = (found.listed, before.len() as u64);
+    let message = told(&first, is_live, &changes);
+    let (undone, segments_changed) = (found.listed, changes.back.len() as u64);
     Ok(UndoneOperation { undone, operation_id: seq.to_string(), segments_changed, message, warnings: Vec::new() })
+}
+
+/// What came of it, in words.
+fn told(first: &Found, is_live: bool, changes: &Changes) -> String {
+    let Listed { kind, operation_id, .. } = &first.listed;
+    let what = if is_live { "is done again" } else { "is taken back" };
+    let mut message = format!("{kind} (operation {operation_id}) {what}");
+    if changes.removed > 0 {
+        message += &format!("; {} of its segments were removed for good before", changes.removed);
+    }
+    if changes.met_again > 0 {
+        message += &format!("; {} stay, as they were put again since", changes.met_again);
+    }
+    message
+}
+
+fn gone(operation: i64) -> DbError {
+    Error::Conflict(Conflict::RemovedSince(operation)).into()
 }
 
 /// Goes from an undo to what it undid, and on.
@@ -168,50 +191,76 @@ fn first_of(db: &Connection, scope: &Scope, found: &Found) -> DbResult<Found> {
     first.ok_or_else(|| unreadable("an operation", "what it undid is missing"))
 }
 
-/// Operations since that changed the same and count still. An undo and what it undid cancel each other out.
+/// Operations since that changed the same and count still. An undo and what it undid cancel each other out if both came since.
 fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project: &ProjectId) -> DbResult<Vec<i64>> {
     let sql = match first.listed.kind.as_str() {
         "task.used" => {
-            "SELECT seq FROM operation
-             WHERE space = ?1 AND project = ?3 AND seq > ?2 AND kind = 'task.used' AND undone = 0 ORDER BY seq LIMIT ?4"
+            "SELECT seq FROM operation WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0
+                 AND (kind = 'task.used' OR kind = 'operation.undone' AND payload ->> '$.kind' = 'task.used') ORDER BY seq"
         }
         _ => {
             "SELECT DISTINCT later.operation FROM segment_change AS mine
-             JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
-             JOIN operation AS o ON o.space = later.space AND o.seq = later.operation
-             WHERE mine.space = ?1 AND mine.operation = ?2 AND later.space = ?1 AND o.undone = 0 AND o.undoes IS NULL
-                 AND ?3 IS NOT NULL
-             ORDER BY later.operation LIMIT ?4"
+             CROSS JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
+             CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = later.operation
+             WHERE mine.space = ?1 AND mine.operation = ?2 AND o.undone = 0 AND ?3 IS NOT NULL ORDER BY later.operation"
         }
     };
     let mut statement = db.prepare_cached(sql)?;
-    let seqs = statement.query_map(params![scope.space, found.seq, project.as_str(), BETWEEN_MAX], |row| row.get(0))?;
-    Ok(seqs.collect::<Result<_, _>>()?)
+    let mut rows = statement.query(params![scope.space, found.seq, project.as_str()])?;
+    let mut seqs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq: i64 = row.get(0)?;
+        let later = find(db, scope, seq)?.ok_or_else(|| unreadable("an operation", "it is missing"))?;
+        let is_undo = later.undoes.is_some();
+        let root = first_of(db, scope, &later)?.seq;
+        if !is_undo || root <= found.seq && root != first.seq {
+            seqs.push(seq);
+        }
+        if seqs.len() == BETWEEN_MAX {
+            break;
+        }
+    }
+    Ok(seqs)
 }
 
-/// The segments that an operation changed: as they are, and as they were before it. What it added was nowhere, so it goes to the archive.
-fn images_before(db: &Connection, scope: &Scope, operation: i64) -> DbResult<Vec<(Image, Image)>> {
+/// What undoing an operation does to segments.
+struct Changes {
+    /// As they are, and as they are to be. Where `entered_seq` is not known yet it is the largest number.
+    back: Vec<(Image, Image)>,
+    /// So many were removed for good since.
+    removed: u64,
+    /// So many were met again, and stay.
+    met_again: u64,
+}
+
+/// What an operation added was nowhere before, so it goes to the archive, unless someone put it again since and was told that it is there.
+fn changes_of(db: &Connection, scope: &Scope, found: &Found, project: i64) -> DbResult<Changes> {
     let mut statement = db.prepare_cached(
-        "SELECT segment, tier, pinned, entered_seq, survived FROM segment_change
+        "SELECT segment, tier, pinned, entered_seq, survived, mentions FROM segment_change
          WHERE space = ?1 AND operation = ?2 ORDER BY segment",
     )?;
-    let mut rows = statement.query(params![scope.space, operation])?;
-    let mut images = Vec::new();
+    let mut rows = statement.query(params![scope.space, found.seq])?;
+    let mut changes = Changes { back: Vec::new(), removed: 0, met_again: 0 };
     while let Some(row) = rows.next()? {
         let Some(now) = image_of(db, row.get(0)?)? else { continue };
-        let then = match row.get_ref(1)?.as_str_or_null().ok().flatten() {
-            None => Image { tier: Tier::Archive, entered_seq: None, pinned: false, ..now.clone() },
-            Some(tier) => Image {
-                tier: tier_of(tier)?,
-                pinned: row.get(2)?,
-                entered_seq: row.get(3)?,
-                survived: row.get(4)?,
-                ..now.clone()
-            },
-        };
-        images.push((now, then));
+        let tier = row.get_ref(1)?.as_str_or_null().ok().flatten().map_or(Ok(Tier::Archive), tier_of)?;
+        let mut then = Image { tier, pinned: row.get(2)?, ..now.clone() };
+        if then.tier == Tier::Archive && now.mentions > row.get(5)? {
+            changes.met_again += 1;
+            continue;
+        }
+        if then.tier != Tier::Working {
+            (then.entered_seq, then.survived) = (None, row.get(4)?);
+        } else if now.tier != Tier::Working {
+            // What was collected while it was outside of the window it did not survive.
+            let before = collections_between(db, project, row.get(3)?, found.seq)?;
+            (then.entered_seq, then.survived) = (Some(i64::MAX), row.get::<_, u64>(4)? + before);
+        }
+        changes.back.push((now, then));
     }
-    Ok(images)
+    let recorded = found.listed.data.get("segments").and_then(Value::as_u64).unwrap_or(0);
+    changes.removed = recorded.saturating_sub(changes.back.len() as u64 + changes.met_again);
+    Ok(changes)
 }
 
 /// Marks what is undone, and what thereby counts again. Returns whether what was first done counts now.
@@ -247,10 +296,16 @@ fn put_back(
     let text = |field: &str| first.listed.data.get(field).and_then(Value::as_str);
     match first.listed.kind.as_str() {
         "task.used" => {
-            make_current_by_id(db, scope, project, text(if is_live { "task_id" } else { "previous_task_id" }))
+            let task = text(if is_live { "task_id" } else { "previous_task_id" }).and_then(|id| id.parse().ok());
+            let Some(row) = find_project(db, scope, project)? else { return Ok(()) };
+            let key = task.map(|task| find_task(db, &row, &task)).transpose()?.flatten();
+            make_current(db, row.key, key)
         }
         "snapshot.created" => {
-            hide_snapshot(db, scope, text("snapshot_id").unwrap_or_default(), (!is_live).then_some(at))
+            match hide_snapshot(db, scope, text("snapshot_id").unwrap_or_default(), (!is_live).then_some(at))? {
+                true => Ok(()),
+                false => Err(gone(first.seq)),
+            }
         }
         "segment.pruned" => {
             let sql = match is_live {

@@ -1,7 +1,8 @@
 //! Segments in the database: their rows, and those of the projects and tasks they are in. How they are put is in [`put`], listed in
-//! [`list`], changed in [`change`].
+//! [`list`], changed in [`change`] and removed in [`purge`]; what an operation does to them goes through [`edit`].
 
 mod change;
+mod edit;
 mod list;
 mod purge;
 mod put;
@@ -17,7 +18,8 @@ use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
 
-pub(crate) use change::{Image, apply, change, image_of, restore};
+pub(crate) use change::change;
+pub(crate) use edit::{Edit, Image, collections_between, image_of};
 pub(crate) use list::list;
 pub(crate) use purge::purge;
 pub(crate) use put::{known, put};
@@ -193,7 +195,7 @@ pub(crate) fn list_projects(db: &Connection, scope: &Scope) -> DbResult<Vec<Proj
     let mut statement = db.prepare_cached(
         "SELECT id FROM project AS p WHERE space = ?1
              AND EXISTS (SELECT 1 FROM usage WHERE project = p.key AND tier <> 'archive' AND segment_count > 0)
-         ORDER BY id",
+         ORDER BY id LIMIT 10000",
     )?;
     let ids = statement.query_map(params![scope.space], |row| row.get::<_, String>(0))?;
     ids.map(|id| id?.parse().map_err(|error| unreadable("a project's id", error))).collect()

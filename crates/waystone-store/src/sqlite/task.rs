@@ -1,18 +1,18 @@
 //! Tasks of a project, and snapshots of their segments.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{ListSnapshots, Snapshot, SnapshotPage, Task, Tier};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SnapshotId, TaskId};
-use waystone_core::store::{Restored, Scope};
+use waystone_core::store::{Restored, Scope, WhichSnapshot};
 
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
 use super::segment::{
-    Image, ProjectRow, apply, ensure_project, ensure_task, find_project, find_task, image_of, task_id, tier_of,
+    Edit, Image, ProjectRow, ensure_project, ensure_task, find_project, find_task, image_of, task_id, tier_of,
     touch_place,
 };
 
@@ -177,6 +177,15 @@ fn find_snapshot(db: &Connection, scope: &Scope, id: &SnapshotId) -> DbResult<Op
     rows.next()?.map(read_snapshot).transpose()
 }
 
+/// The newest of the project's current task, or of the project if none is current.
+fn find_newest(db: &Connection, scope: &Scope, project: &ProjectId) -> DbResult<Option<(i64, Snapshot)>> {
+    let Some(project) = find_project(db, scope, project)? else { return Ok(None) };
+    let sql = format!("{SNAPSHOT} AND n.project = ?1 AND (?2 IS NULL OR n.task = ?2) ORDER BY n.seq DESC LIMIT 1");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![project.key, project.current_task])?;
+    rows.next()?.map(read_snapshot).transpose()
+}
+
 pub(crate) fn list_snapshots(
     db: &Connection,
     scope: &Scope,
@@ -208,12 +217,20 @@ pub(crate) fn list_snapshots(
 pub(crate) fn restore_snapshot(
     db: &Connection,
     scope: &Scope,
-    project: Option<&ProjectId>,
-    id: &SnapshotId,
+    which: &WhichSnapshot,
     at: Timestamp,
 ) -> DbResult<Restored> {
-    let found = find_snapshot(db, scope, id)?.filter(|(_, found)| project.is_none_or(|id| *id == found.project_id));
-    let (key, snapshot) = found.ok_or_else(|| Error::SnapshotNotFound(id.clone()))?;
+    let (key, snapshot) = match which {
+        WhichSnapshot::Named(id, project) => {
+            let found = find_snapshot(db, scope, id)?;
+            let found = found.filter(|(_, found)| project.as_ref().is_none_or(|id| *id == found.project_id));
+            found.ok_or_else(|| Error::SnapshotNotFound(id.clone()))?
+        }
+        WhichSnapshot::Newest(project) => {
+            find_newest(db, scope, project)?.ok_or_else(|| Error::NoSnapshot(project.clone()))?
+        }
+    };
+    let id = &snapshot.snapshot_id;
     let project = ensure_project(db, scope, &snapshot.project_id, at)?;
     let task = ensure_task(db, scope, &project, &snapshot.task_id, at)?;
     let mut moves = captured(db, key)?;
@@ -227,10 +244,11 @@ pub(crate) fn restore_snapshot(
             "project_id": snapshot.project_id, "task_id": snapshot.task_id, "snapshot_id": id, "segments": moves.len(),
         });
         let seq = append(db, scope, &snapshot.project_id, "snapshot.restored", at, payload)?;
+        let mut edit = Edit::begin(db, scope, project.key, seq, at);
         for (image, tier, pinned) in &moves {
-            apply(db, scope, project.key, seq, image, *tier, *pinned, at)?;
+            edit.move_to(image, *tier, *pinned)?;
         }
-        touch_place(db, project.key, Some(task), at)?;
+        edit.finish()?;
         operation = Some(seq);
     }
     let tokens = db
@@ -238,8 +256,8 @@ pub(crate) fn restore_snapshot(
             "SELECT coalesce(sum(tokens), 0) FROM usage WHERE project = ?1 AND task = ?2 AND tier = 'working'",
         )?
         .query_row(params![project.key, task], |row| row.get(0))?;
-    let (project, task) = (snapshot.project_id, snapshot.task_id);
-    Ok(Restored { project, task, entered: entered as u64, left: left as u64, tokens, operation })
+    let (snapshot, project, task) = (snapshot.snapshot_id, snapshot.project_id, snapshot.task_id);
+    Ok(Restored { snapshot, project, task, entered: entered as u64, left: left as u64, tokens, operation })
 }
 
 /// A segment, and where it is to be.
@@ -271,27 +289,10 @@ fn came_since(db: &Connection, snapshot: i64, task: i64) -> DbResult<Vec<Move>> 
     Ok(images.into_iter().flatten().map(|image| (image, Tier::Stashed, false)).collect())
 }
 
-/// Takes the making of a snapshot back, or does it again.
-pub(super) fn hide_snapshot(db: &Connection, scope: &Scope, id: &str, hidden: Option<Timestamp>) -> DbResult<()> {
-    db.prepare_cached("UPDATE snapshot SET archived_at_ms = ?3 WHERE space = ?1 AND id = ?2")?.execute(params![
-        scope.space,
-        id,
-        hidden.map(|at| at.ms())
-    ])?;
-    Ok(())
-}
-
-/// The task with that id, made current again.
-pub(super) fn make_current_by_id(
-    db: &Connection,
-    scope: &Scope,
-    project: &ProjectId,
-    task: Option<&str>,
-) -> DbResult<()> {
-    let Some(row) = find_project(db, scope, project)? else { return Ok(()) };
-    let key: Option<i64> = db
-        .prepare_cached("SELECT key FROM task WHERE project = ?1 AND id = ?2")?
-        .query_row(params![row.key, task], |row| row.get(0))
-        .optional()?;
-    make_current(db, row.key, key)
+/// Takes the making of a snapshot back, or does it again. False if it was removed for good meanwhile.
+pub(super) fn hide_snapshot(db: &Connection, scope: &Scope, id: &str, hidden: Option<Timestamp>) -> DbResult<bool> {
+    let changed = db
+        .prepare_cached("UPDATE snapshot SET archived_at_ms = ?3 WHERE space = ?1 AND id = ?2")?
+        .execute(params![scope.space, id, hidden.map(|at| at.ms())])?;
+    Ok(changed > 0)
 }

@@ -1,6 +1,9 @@
-//! Sums over the working tier, which triggers keep, and what of it must stay.
+//! Running sums over segments, and what of the working tier must stay.
+
+use std::collections::HashMap;
 
 use rusqlite::{Connection, params};
+use waystone_core::api::{SegmentType, Tier};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::ProjectId;
 use waystone_core::store::{Roots, Scope, Usage, UsageRow, WhichTask};
@@ -8,6 +11,51 @@ use waystone_core::store::{Roots, Scope, Usage, UsageRow, WhichTask};
 use super::error::{DbResult, unreadable};
 use super::garbage::{ROOTS, bind_roots};
 use super::segment::{ProjectRow, Within, find_project, kind_of, resolve, task_id};
+
+/// What changes in the sums, gathered while an operation goes through its segments and written once.
+#[derive(Default)]
+pub(crate) struct Sums(HashMap<(i64, i64, &'static str, &'static str), [i64; 4]>);
+
+/// A segment as it is counted.
+pub(crate) struct Counted {
+    pub(crate) task: Option<i64>,
+    pub(crate) tier: Tier,
+    pub(crate) kind: SegmentType,
+    pub(crate) tokens: u64,
+    pub(crate) pinned: bool,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, project: i64, segment: &Counted) {
+        self.count(project, segment, 1);
+    }
+
+    pub(crate) fn remove(&mut self, project: i64, segment: &Counted) {
+        self.count(project, segment, -1);
+    }
+
+    fn count(&mut self, project: i64, segment: &Counted, sign: i64) {
+        let place = (project, segment.task.unwrap_or(0), segment.tier.as_str(), segment.kind.as_str());
+        let tokens = sign * i64::try_from(segment.tokens).unwrap_or(i64::MAX);
+        let pinned = i64::from(segment.pinned);
+        let sums = self.0.entry(place).or_default();
+        for (sum, more) in sums.iter_mut().zip([sign, tokens, sign * pinned, tokens * pinned]) {
+            *sum += more;
+        }
+    }
+
+    pub(crate) fn write(self, db: &Connection) -> DbResult<()> {
+        for ((project, task, tier, kind), [segments, tokens, pinned, pinned_tokens]) in self.0 {
+            db.prepare_cached(
+                "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 ON CONFLICT DO UPDATE SET segment_count = segment_count + ?5, tokens = tokens + ?6,
+                     pinned_count = pinned_count + ?7, pinned_tokens = pinned_tokens + ?8",
+            )?
+            .execute(params![project, task, tier, kind, segments, tokens, pinned, pinned_tokens])?;
+        }
+        Ok(())
+    }
+}
 
 pub(crate) fn sum(
     db: &Connection,

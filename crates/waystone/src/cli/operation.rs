@@ -41,7 +41,8 @@ pub(crate) async fn run(
             table(&header, page.operations.iter().map(row)) + &more.unwrap_or_default()
         });
     }
-    let request = UndoOperation { project_id: Some(project), operation_id: undo.operation };
+    let project = undo.operation.is_none().then_some(project);
+    let request = UndoOperation { project_id: project, operation_id: undo.operation };
     out.print(&engine.undo_operation(scope, request).await?, |undone| {
         let segments = count(undone.segments_changed, "segment");
         format!("{}: {segments} changed (waystone undo {} does it again)", plain(&undone.message), undone.operation_id)

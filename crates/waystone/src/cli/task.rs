@@ -49,8 +49,8 @@ pub(crate) enum Command {
     },
     /// Put the segments of a task back to where a snapshot has them
     Restore {
-        /// Its id, from the list of snapshots
-        snapshot: SnapshotId,
+        /// Its id, from the list of snapshots; the newest of the current task when left out
+        snapshot: Option<SnapshotId>,
     },
 }
 

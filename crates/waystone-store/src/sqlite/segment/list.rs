@@ -1,6 +1,6 @@
 //! Lists of segments.
 
-use rusqlite::{CachedStatement, Connection, Rows, named_params, params};
+use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::api::{SegmentFilters, Tier};
 use waystone_core::store::{Scope, SegmentPage, SelectSegments, WhichTask};
 
@@ -28,17 +28,37 @@ pub(super) fn bind<'a>(
     task: Option<i64>,
     filters: &SegmentFilters,
 ) -> DbResult<Rows<'a>> {
-    Ok(statement.query(named_params! {
-        ":space": scope.space,
-        ":project": project,
-        ":task": task,
-        ":task_id": filters.task_id.as_ref().map(|id| id.as_str()),
-        ":file": filters.file_path,
-        ":type": filters.kind.map(|kind| kind.as_str()),
-        ":after": filters.created_after.map(|at| at.ms()),
-        ":before": filters.created_before.map(|at| at.ms()),
-        ":tags": serde_json::json!(filters.tags).to_string(),
-    })?)
+    bind_filters(statement, scope, project, task, filters)?;
+    Ok(statement.raw_query())
+}
+
+fn bind_filters(
+    statement: &mut CachedStatement<'_>,
+    scope: &Scope,
+    project: Option<i64>,
+    task: Option<i64>,
+    filters: &SegmentFilters,
+) -> DbResult<()> {
+    let tags = serde_json::json!(filters.tags).to_string();
+    let (task_id, kind) = (filters.task_id.as_ref().map(|id| id.as_str()), filters.kind.map(|kind| kind.as_str()));
+    let (after, before) = (filters.created_after.map(|at| at.ms()), filters.created_before.map(|at| at.ms()));
+    let values: [(&str, &dyn ToSql); 9] = [
+        (":space", &scope.space),
+        (":project", &project),
+        (":task", &task),
+        (":task_id", &task_id),
+        (":file", &filters.file_path),
+        (":type", &kind),
+        (":after", &after),
+        (":before", &before),
+        (":tags", &tags),
+    ];
+    for (name, value) in values {
+        if let Some(index) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(index, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// What all segments of a list are in.
@@ -96,10 +116,9 @@ fn read_page(
     own: Option<i64>,
 ) -> DbResult<SegmentPage> {
     let order = if own.is_some() { "(s.seq + iif(s.project = :own, :raise, 0))" } else { "s.seq" };
-    let own_is_bound = if own.is_some() { "" } else { "AND :own IS NULL AND :raise > 0" };
     let (end, direction) = if select.is_ascending { (">", "ASC") } else { ("<", "DESC") };
     let sql = format!(
-        "SELECT {COLUMNS}, {order} {FROM} WHERE {} AND {order} {end} :cursor AND {FILTERS} {own_is_bound}
+        "SELECT {COLUMNS}, {order} {FROM} WHERE {} AND {order} {end} :cursor AND {FILTERS}
          ORDER BY {order} {direction} LIMIT :limit",
         within(select, place)
     );
@@ -118,22 +137,21 @@ fn read_page(
     };
     let limit = if looks_at_all { -1 } else { i64::from(select.limit) + 1 };
     let mut statement = db.prepare_cached(&sql)?;
-    let filters = &select.filters;
-    let mut rows = statement.query(named_params! {
-        ":space": scope.space,
-        ":project": place.project.as_ref().map(|project| project.key),
-        ":task": place.within.task(),
-        ":task_id": filters.task_id.as_ref().map(|id| id.as_str()),
-        ":file": filters.file_path,
-        ":type": filters.kind.map(|kind| kind.as_str()),
-        ":after": filters.created_after.map(|at| at.ms()),
-        ":before": filters.created_before.map(|at| at.ms()),
-        ":tags": serde_json::json!(filters.tags).to_string(),
-        ":own": own,
-        ":raise": OWN_FIRST,
-        ":cursor": boundary,
-        ":limit": limit,
-    })?;
+    for (name, value) in
+        [(":own", own), (":raise", Some(OWN_FIRST)), (":cursor", Some(boundary)), (":limit", Some(limit))]
+    {
+        if let Some(index) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(index, value)?;
+        }
+    }
+    bind_filters(
+        &mut statement,
+        scope,
+        place.project.as_ref().map(|project| project.key),
+        place.within.task(),
+        &select.filters,
+    )?;
+    let mut rows = statement.raw_query();
     let (mut page, mut last, mut has_more) = (SegmentPage::default(), None, false);
     while let Some(row) = rows.next()? {
         if looks_at_all && !select.words.are_in(row.get_ref(18)?.as_str().unwrap_or_default()) {
@@ -158,18 +176,22 @@ fn read_page(
 }
 
 /// The condition that the index is chosen by.
-fn within(select: &SelectSegments, place: &Place) -> &'static str {
-    match (&place.project, place.within.task(), select.tiers) {
-        (Some(_), Some(_), [Tier::Working]) => "s.task = :task AND s.tier = 'working' AND s.project = :project",
-        (Some(_), Some(_), [Tier::Stashed]) => "s.task = :task AND s.tier = 'stashed' AND s.project = :project",
-        (Some(_), Some(_), _) => "s.task = :task AND s.tier <> 'archive' AND s.project = :project",
-        (Some(_), None, [Tier::Working]) => "s.project = :project AND s.tier = 'working'",
-        (Some(_), None, [Tier::Stashed]) => "s.project = :project AND s.tier = 'stashed'",
-        (Some(_), None, _) => "s.project = :project AND s.tier <> 'archive'",
-        (None, _, [Tier::Working]) => "s.tier = 'working' AND :project IS NULL",
-        (None, _, [Tier::Stashed]) => "s.tier = 'stashed' AND :project IS NULL",
-        (None, ..) => "s.tier <> 'archive' AND :project IS NULL",
+pub(super) fn place_of(has_project: bool, has_task: bool, tiers: &[Tier]) -> &'static str {
+    match (has_project, has_task, tiers) {
+        (true, true, [Tier::Working]) => "s.task = :task AND s.tier = 'working' AND +s.project = :project",
+        (true, true, [Tier::Stashed]) => "s.task = :task AND s.tier = 'stashed' AND +s.project = :project",
+        (true, true, _) => "s.task = :task AND s.tier <> 'archive' AND +s.project = :project",
+        (true, false, [Tier::Working]) => "s.project = :project AND s.tier = 'working'",
+        (true, false, [Tier::Stashed]) => "s.project = :project AND s.tier = 'stashed'",
+        (true, false, _) => "s.project = :project AND s.tier <> 'archive'",
+        (false, _, [Tier::Working]) => "s.tier = 'working'",
+        (false, _, [Tier::Stashed]) => "s.tier = 'stashed'",
+        (false, ..) => "s.tier <> 'archive'",
     }
+}
+
+fn within(select: &SelectSegments, place: &Place) -> &'static str {
+    place_of(place.project.is_some(), place.within.task().is_some(), select.tiers)
 }
 
 /// How many there are and their tokens: from the running sums where nothing but place and tier is asked for.

@@ -2,49 +2,68 @@
 
 use rusqlite::{Connection, params};
 use serde_json::json;
+use waystone_core::api::Tier;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
+use super::kind_of;
+use super::put::IDS_TOLD_MAX;
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish};
+use crate::sqlite::usage::{Counted, Sums};
 
 struct Old {
     key: i64,
     space: i64,
+    project_key: i64,
     project: String,
+    counted: Counted,
     id: String,
     size_bytes: i64,
 }
 
 /// Removes up to `limit` segments that were deleted before that time, unless a snapshot still has them. Returns how many there were.
 pub(crate) fn purge(db: &Connection, before: Timestamp, limit: usize, at: Timestamp) -> DbResult<usize> {
-    let old: Vec<Old> = db
-        .prepare_cached(
-            "SELECT s.key, s.space, p.id, s.id, s.size_bytes FROM segment AS s JOIN project AS p ON p.key = s.project
-             WHERE s.archived_at_ms < ?1 AND s.archived_at_ms IS NOT NULL AND NOT EXISTS
-                 (SELECT 1 FROM snapshot_segment AS c JOIN snapshot AS n ON n.key = c.snapshot
-                  WHERE c.segment = s.key AND (n.archived_at_ms IS NULL OR n.archived_at_ms >= ?1))
-             ORDER BY p.key LIMIT ?2",
-        )?
-        .query_map(params![before.ms(), limit], |row| {
-            let (key, space, project) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(Old { key, space, project, id: row.get(3)?, size_bytes: row.get(4)? })
-        })?
-        .collect::<Result<_, _>>()?;
+    // A snapshot whose making was undone keeps nothing any more.
+    db.prepare_cached("DELETE FROM snapshot WHERE archived_at_ms < ?1")?.execute(params![before.ms()])?;
+    let mut statement = db.prepare_cached(
+        "SELECT s.key, s.space, p.key, p.id, s.id, s.size_bytes, s.task, s.type, s.tokens, s.pinned
+         FROM segment AS s JOIN project AS p ON p.key = s.project
+         WHERE s.archived_at_ms < ?1 AND s.archived_at_ms IS NOT NULL
+             AND NOT EXISTS (SELECT 1 FROM snapshot_segment WHERE segment = s.key)
+         ORDER BY p.key LIMIT ?2",
+    )?;
+    let (mut rows, mut old) = (statement.query(params![before.ms(), limit])?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let kind = kind_of(row.get_ref(7)?.as_str().unwrap_or_default())?;
+        let counted =
+            Counted { task: row.get(6)?, tier: Tier::Archive, kind, tokens: row.get(8)?, pinned: row.get(9)? };
+        old.push(Old {
+            key: row.get(0)?,
+            space: row.get(1)?,
+            project_key: row.get(2)?,
+            project: row.get(3)?,
+            id: row.get(4)?,
+            size_bytes: row.get(5)?,
+            counted,
+        });
+    }
+    let mut sums = Sums::default();
     for of_project in old.chunk_by(|a, b| (a.space, &a.project) == (b.space, &b.project)) {
         let (space, project) = (of_project[0].space, of_project[0].project.as_str());
         let ids: Vec<&str> = of_project.iter().map(|segment| segment.id.as_str()).collect();
         let scope = Scope { space, ..Scope::local("maintenance") };
-        let payload = json!({ "project_id": project, "segments": ids.len(), "segment_ids": ids });
+        let told = &ids[..ids.len().min(IDS_TOLD_MAX)];
+        let payload = json!({ "project_id": project, "segments": ids.len(), "segment_ids": told });
         let operation = Operation { at, kind: "segment.purged", project, subject: Vec::new(), payload };
         append_and_publish(db, &scope, &operation)?;
     }
     for segment in &old {
-        // A snapshot that is hidden itself keeps nothing.
-        db.prepare_cached("DELETE FROM snapshot_segment WHERE segment = ?1")?.execute(params![segment.key])?;
+        sums.remove(segment.project_key, &segment.counted);
         db.prepare_cached("DELETE FROM segment WHERE key = ?1")?.execute(params![segment.key])?;
         db.prepare_cached("UPDATE space SET size_bytes = size_bytes - ?2 WHERE space = ?1")?
             .execute(params![segment.space, segment.size_bytes])?;
     }
+    sums.write(db)?;
     Ok(old.len())
 }

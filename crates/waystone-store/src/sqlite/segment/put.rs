@@ -11,9 +11,9 @@ use waystone_core::error::Quota;
 use waystone_core::id::{ProjectId, SegmentId};
 use waystone_core::store::{NewSegment, NewSegments, Put, Scope};
 
-use super::change::{Image, apply, record_added};
-use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, tier_of, touch_place};
-use crate::sqlite::error::{DbResult, unreadable};
+use super::edit::{Edit, IMAGE, Image, read_image};
+use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, touch_place};
+use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
@@ -30,102 +30,124 @@ pub(crate) fn known(
     texts.iter().map(|(kind, hash)| Ok(find_known(db, &project, *kind, *hash)?.is_some())).collect()
 }
 
-/// A segment that is there.
-struct Known {
-    id: SegmentId,
-    image: Image,
-}
-
-fn find_known(db: &Connection, project: &ProjectRow, kind: SegmentType, hash: Hash) -> DbResult<Option<Known>> {
-    let mut statement = db.prepare_cached(
-        "SELECT key, id, tier, pinned, entered_seq, survived, tokens, task FROM segment
-         WHERE project = ?1 AND type = ?2 AND text_hash = ?3",
-    )?;
+fn find_known(
+    db: &Connection,
+    project: &ProjectRow,
+    kind: SegmentType,
+    hash: Hash,
+) -> DbResult<Option<(Image, SegmentId)>> {
+    let sql = format!("SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2 AND s.text_hash = ?3");
+    let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![project.key, kind.as_str(), hash.0])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let id = row.get::<_, String>(1)?.parse().map_err(|error| unreadable("a segment's id", error))?;
-    let image = Image {
-        key: row.get(0)?,
-        tier: tier_of(row.get_ref(2)?.as_str().unwrap_or_default())?,
-        pinned: row.get(3)?,
-        entered_seq: row.get(4)?,
-        survived: row.get(5)?,
-        tokens: row.get(6)?,
-        task: row.get(7)?,
-    };
-    Ok(Some(Known { id, image }))
+    rows.next()?.map(read_image).transpose()
 }
 
 /// What is to be done with a text.
 enum Step<'a> {
-    Add(&'a NewSegment, u64),
-    Touch(Known),
+    Add {
+        segment: &'a NewSegment,
+        tokens: u64,
+        /// How often it stands in the same request once more.
+        repeats: u64,
+    },
+    Touch {
+        image: Image,
+        id: SegmentId,
+        repeats: u64,
+    },
     /// It is the same as the text at that place.
     Same(usize),
 }
 
 pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult<Put> {
     let Some(steps) = plan(db, scope, new)? else { return Ok(Put::TokensWanted) };
-    let added: Vec<&NewSegment> =
-        steps.iter().filter_map(|step| if let Step::Add(segment, _) = step { Some(*segment) } else { None }).collect();
-    let more: u64 = added.iter().map(|segment| segment.text.len() as u64).sum();
+    let (mut added, mut tokens_added, mut more, mut told) = (0, 0, 0, Vec::new());
+    for step in &steps {
+        let (id, tokens) = match step {
+            Step::Add { segment, tokens, .. } => (&segment.id, *tokens),
+            Step::Touch { image, id, .. } if image.tier == Tier::Archive => (id, image.tokens),
+            Step::Touch { image, id, .. } => {
+                told.extend((goal(image, new) != (image.tier, image.pinned)).then_some(id));
+                continue;
+            }
+            Step::Same(_) => continue,
+        };
+        if let Step::Add { segment, .. } = step {
+            more += segment.text.len() as u64;
+        }
+        (added, tokens_added) = (added + 1, tokens_added + tokens);
+        told.push(id);
+    }
     check_room(db, scope, more, new.total_bytes_max)?;
     let project = ensure_project(db, scope, &new.project, new.at)?;
     let task = match &new.task {
         Some(id) => Some(ensure_task(db, scope, &project, id, new.at)?),
         None => project.current_task,
     };
-    let tier = if new.stash { Tier::Stashed } else { Tier::Working };
-    let changes: Vec<(&Known, Tier, bool)> = steps
-        .iter()
-        .filter_map(|step| if let Step::Touch(known) = step { Some(known) } else { None })
-        .filter_map(|known| {
-            let pinned = known.image.pinned || new.pinned;
-            let to = match known.image.tier {
-                Tier::Archive => tier,
-                Tier::Working if new.stash && !pinned => Tier::Stashed,
-                there => there,
-            };
-            ((to, pinned) != (known.image.tier, known.image.pinned)).then_some((known, to, pinned))
-        })
-        .collect();
-    let counted = |step: &Step<'_>| if let Step::Add(_, tokens) = step { *tokens } else { 0 };
-    let revived = changes.iter().filter(|(known, _, _)| known.image.tier == Tier::Archive);
-    let added_count = added.len() as u64 + revived.clone().count() as u64;
-    let tokens_added =
-        steps.iter().map(counted).sum::<u64>() + revived.map(|(known, _, _)| known.image.tokens).sum::<u64>();
-    let ids = ids_of(&steps);
-    let mut operation = None;
-    if !added.is_empty() || !changes.is_empty() {
-        let told: Vec<&SegmentId> =
-            added.iter().map(|segment| &segment.id).chain(changes.iter().map(|(known, ..)| &known.id)).collect();
-        let told = &told[..told.len().min(IDS_TOLD_MAX)];
-        let payload = json!({
-            "project_id": new.project, "task_id": task_id(db, task)?, "added": added_count, "tokens": tokens_added,
-            "segment_ids": told,
-        });
-        let subject = told.iter().map(|id| handle("segment", id.as_str())).collect();
-        let entry = Operation { at: new.at, kind: "segment.put", project: new.project.as_str(), subject, payload };
-        let seq = append_and_publish(db, scope, &entry)?;
+    let operation = match told.is_empty() {
+        true => None,
+        false => Some(append(db, scope, new, task, (added, tokens_added), &told)?),
+    };
+    if let Some(seq) = operation {
+        let mut edit = Edit::begin(db, scope, project.key, seq, new.at);
         for step in &steps {
-            if let Step::Add(segment, tokens) = step {
-                add(db, scope, &project, task, new, segment, *tokens, seq)?;
+            match step {
+                Step::Add { segment, tokens, repeats } => {
+                    let image = add(db, scope, (&project, task), new, (segment, *tokens, *repeats), seq)?;
+                    edit.added(&image)?;
+                }
+                Step::Touch { image, repeats, .. } => {
+                    let (tier, pinned) = goal(image, new);
+                    if (tier, pinned) != (image.tier, image.pinned) {
+                        // How often it was met stands in the same row; it is touched below.
+                        let met = Image { mentions: image.mentions + 1 + repeats, ..image.clone() };
+                        edit.move_to(&met, tier, pinned)?;
+                    }
+                }
+                Step::Same(_) => {}
             }
         }
-        for (known, to, pinned) in changes {
-            apply(db, scope, project.key, seq, &known.image, to, pinned, new.at)?;
-        }
+        edit.finish()?;
         db.prepare_cached("UPDATE space SET size_bytes = size_bytes + ?2 WHERE space = ?1")?
             .execute(params![scope.space, more])?;
-        operation = Some(seq);
     }
-    for (step, id) in steps.iter().zip(&ids) {
-        if !matches!(step, Step::Add(..)) {
-            touch(db, scope, id, new)?;
+    for step in &steps {
+        if let Step::Touch { image, repeats, .. } = step {
+            touch(db, image, 1 + repeats, new)?;
         }
     }
     touch_place(db, project.key, task, new.at)?;
-    Ok(Put::Done { ids, added: added_count, tokens_added, operation })
+    Ok(Put::Done { ids: ids_of(&steps), added, tokens_added, operation })
+}
+
+/// Where a known segment is to be: out of the archive again, and where the request asks for it pinned or stashed.
+fn goal(image: &Image, new: &NewSegments) -> (Tier, bool) {
+    let pinned = image.pinned || new.pinned;
+    let tier = match image.tier {
+        Tier::Archive if new.stash => Tier::Stashed,
+        Tier::Archive => Tier::Working,
+        Tier::Working if new.stash && !pinned => Tier::Stashed,
+        there => there,
+    };
+    (tier, pinned)
+}
+
+fn append(
+    db: &Connection,
+    scope: &Scope,
+    new: &NewSegments,
+    task: Option<i64>,
+    (added, tokens): (u64, u64),
+    told: &[&SegmentId],
+) -> DbResult<i64> {
+    let shown = &told[..told.len().min(IDS_TOLD_MAX)];
+    let payload = json!({
+        "project_id": new.project, "task_id": task_id(db, task)?, "added": added, "segments": told.len(), "tokens": tokens,
+        "segment_ids": shown,
+    });
+    let subject = shown.iter().map(|id| handle("segment", id.as_str())).collect();
+    let operation = Operation { at: new.at, kind: "segment.put", project: new.project.as_str(), subject, payload };
+    append_and_publish(db, scope, &operation)
 }
 
 /// What is to be done with each text; `None` if the tokens of one that is new are not known.
@@ -135,6 +157,9 @@ fn plan<'a>(db: &Connection, scope: &Scope, new: &'a NewSegments) -> DbResult<Op
     for (at, segment) in new.segments.iter().enumerate() {
         let first = *seen.entry((segment.kind, segment.text_hash.0)).or_insert(at);
         if first != at {
+            if let Step::Add { repeats, .. } | Step::Touch { repeats, .. } = &mut steps[first] {
+                *repeats += 1;
+            }
             steps.push(Step::Same(first));
             continue;
         }
@@ -142,11 +167,11 @@ fn plan<'a>(db: &Connection, scope: &Scope, new: &'a NewSegments) -> DbResult<Op
             Some(project) => find_known(db, project, segment.kind, segment.text_hash)?,
             None => None,
         };
-        match (known, segment.tokens) {
-            (Some(known), _) => steps.push(Step::Touch(known)),
-            (None, Some(tokens)) => steps.push(Step::Add(segment, tokens)),
+        steps.push(match (known, segment.tokens) {
+            (Some((image, id)), _) => Step::Touch { image, id, repeats: 0 },
+            (None, Some(tokens)) => Step::Add { segment, tokens, repeats: 0 },
             (None, None) => return Ok(None),
-        }
+        });
     }
     Ok(Some(steps))
 }
@@ -155,8 +180,8 @@ fn ids_of(steps: &[Step<'_>]) -> Vec<SegmentId> {
     let mut ids: Vec<SegmentId> = Vec::with_capacity(steps.len());
     for step in steps {
         ids.push(match step {
-            Step::Add(segment, _) => segment.id.clone(),
-            Step::Touch(known) => known.id.clone(),
+            Step::Add { segment, .. } => segment.id.clone(),
+            Step::Touch { id, .. } => id.clone(),
             Step::Same(first) => ids[*first].clone(),
         });
     }
@@ -173,17 +198,17 @@ fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "a row is made of all of them")]
+/// Adds the row of a segment.
 fn add(
     db: &Connection,
     scope: &Scope,
-    project: &ProjectRow,
-    task: Option<i64>,
+    (project, task): (&ProjectRow, Option<i64>),
     new: &NewSegments,
-    segment: &NewSegment,
-    tokens: u64,
+    (segment, tokens, mentions): (&NewSegment, u64, u64),
     operation: i64,
-) -> DbResult<()> {
+) -> DbResult<Image> {
+    let tier = if new.stash { Tier::Stashed } else { Tier::Working };
+    let entered_seq = (tier == Tier::Working).then_some(operation);
     let mut tags = new.tags.clone();
     tags.extend(segment.role.as_ref().map(|role| format!("role:{role}")));
     let [first_line, last_line] = new.line_range.map_or([None, None], |[first, last]| [Some(first), Some(last)]);
@@ -191,7 +216,7 @@ fn add(
         "INSERT INTO segment (space, project, task, id, seq, type, tier, pinned, tokens, counted_at_ms, size_bytes, text_hash,
                               created_at_ms, touched_at_ms, mentions, entered_seq, survived, topic, file_path, first_line,
                               last_line, tags)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?10, 0, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?10, ?20, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         scope.space,
@@ -200,34 +225,36 @@ fn add(
         segment.id.as_str(),
         next_row_seq(db, scope)?,
         segment.kind.as_str(),
-        if new.stash { Tier::Stashed.as_str() } else { Tier::Working.as_str() },
+        tier.as_str(),
         new.pinned,
         tokens,
         new.at.ms(),
         segment.text.len(),
         segment.text_hash.0,
         segment.created.ms(),
-        (!new.stash).then_some(operation),
+        entered_seq,
         new.topic.as_ref().map(|id| id.as_str()),
         new.file_path,
         first_line,
         last_line,
         json!(tags).to_string(),
+        mentions,
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?
         .execute(params![key, segment.text])?;
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
-        refer(db, project, key, target)?;
+        refer(db, scope, project, key, target)?;
     }
-    record_added(db, scope, operation, key)
+    let (pinned, kind) = (new.pinned, segment.kind);
+    Ok(Image { key, tier, pinned, entered_seq, survived: 0, mentions, tokens, task, kind })
 }
 
 /// Records that a segment refers to another of its project, if there is one of that id.
-fn refer(db: &Connection, project: &ProjectRow, source: i64, target: &str) -> DbResult<()> {
+fn refer(db: &Connection, scope: &Scope, project: &ProjectRow, source: i64, target: &str) -> DbResult<()> {
     let found: Option<i64> = db
-        .prepare_cached("SELECT key FROM segment WHERE project = ?1 AND id = ?2")?
-        .query_row(params![project.key, target], |row| row.get(0))
+        .prepare_cached("SELECT key FROM segment WHERE space = ?1 AND id = ?2 AND project = ?3")?
+        .query_row(params![scope.space, target, project.key], |row| row.get(0))
         .optional()?;
     if let Some(target) = found {
         db.prepare_cached("INSERT OR IGNORE INTO segment_ref (source, target) VALUES (?1, ?2)")?
@@ -237,10 +264,8 @@ fn refer(db: &Connection, project: &ProjectRow, source: i64, target: &str) -> Db
 }
 
 /// A text that is met again counts once more, in the same request too. That is no operation: it has no inverse that anyone would want.
-fn touch(db: &Connection, scope: &Scope, id: &SegmentId, new: &NewSegments) -> DbResult<()> {
-    db.prepare_cached(
-        "UPDATE segment SET mentions = mentions + 1, touched_at_ms = max(touched_at_ms, ?3) WHERE space = ?1 AND id = ?2",
-    )?
-    .execute(params![scope.space, id.as_str(), new.at.ms()])?;
+fn touch(db: &Connection, image: &Image, times: u64, new: &NewSegments) -> DbResult<()> {
+    db.prepare_cached("UPDATE segment SET mentions = ?2, touched_at_ms = max(touched_at_ms, ?3) WHERE key = ?1")?
+        .execute(params![image.key, image.mentions + times, new.at.ms()])?;
     Ok(())
 }

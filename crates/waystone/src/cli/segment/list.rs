@@ -1,0 +1,106 @@
+//! `waystone segment list`, and how segments look in any list
+
+use clap::Args;
+use waystone_core::Engine;
+use waystone_core::api::{ListSegments, Segment};
+use waystone_core::id::{ProjectId, TaskId};
+use waystone_core::store::Scope;
+
+use crate::cli::render::{Out, count, plain_text, short, table, time};
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// The task; the current one when left out
+    #[arg(long)]
+    task: Option<TaskId>,
+    /// Stashed segments too
+    #[arg(long)]
+    all: bool,
+    /// How many to show, 1 to 1000
+    #[arg(long, default_value_t = ListSegments::default_limit())]
+    limit: u32,
+    /// Go on after the page that printed this cursor
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Print texts whole
+    #[arg(long)]
+    full: bool,
+}
+
+pub(super) async fn run(
+    list: List,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    project: ProjectId,
+) -> anyhow::Result<()> {
+    let full = list.full;
+    let request =
+        ListSegments { project_id: project, task_id: list.task, limit: list.limit, cursor: list.cursor, full };
+    if list.all {
+        return out.print(&engine.list_task_context(scope, request).await?, |all| {
+            let more = more(all.next_cursor.as_deref());
+            format!(
+                "{}\n{} with {} tokens\n{more}",
+                segments(&all.segments, full),
+                count(all.segment_count, "segment"),
+                all.total_tokens
+            )
+        });
+    }
+    out.print(&engine.list_working_set(scope, request).await?, |set| {
+        let place = match &set.working_set.task_id {
+            Some(task) => format!("task {task} of project {}", set.working_set.project_id),
+            None => format!("project {}", set.working_set.project_id),
+        };
+        if set.segments.is_empty() {
+            let worth = match set.worth_retrieving.as_slice() {
+                [] => String::new(),
+                worth => format!(
+                    "\nWorth having back (waystone segment retrieve --move-to-active):\n{}",
+                    segments(worth, false)
+                ),
+            };
+            return format!("Nothing of {place} is in the window.{worth}");
+        }
+        let more = more(set.next_cursor.as_deref());
+        format!(
+            "{}\n{}: {} with {} tokens\n{more}",
+            segments(&set.segments, full),
+            place,
+            count(set.segment_count, "segment"),
+            set.total_tokens
+        )
+    })
+}
+
+pub(super) fn more(cursor: Option<&str>) -> String {
+    cursor.map(|cursor| format!("more: --cursor {cursor}\n")).unwrap_or_default()
+}
+
+pub(super) fn segments(list: &[Segment], full: bool) -> String {
+    if full {
+        let whole = |segment: &Segment| {
+            let Segment { segment_id: id, kind, tokens, .. } = segment;
+            format!("{id}  {}  {tokens} tokens\n{}\n", kind.as_str(), plain_text(&segment.text))
+        };
+        return list.iter().map(whole).collect::<Vec<_>>().join("\n");
+    }
+    let row = |segment: &Segment| {
+        let first = segment.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let place = if segment.pinned {
+            format!("{} (pinned)", segment.tier.as_str())
+        } else {
+            segment.tier.as_str().to_owned()
+        };
+        vec![
+            segment.segment_id.to_string(),
+            segment.kind.as_str().to_owned(),
+            place,
+            segment.tokens.to_string(),
+            time(segment.last_touched_at),
+            short(first.trim()),
+        ]
+    };
+    table(&["SEGMENT", "TYPE", "TIER", "TOKENS", "LAST MET", "TEXT"], list.iter().map(row))
+}
