@@ -168,19 +168,29 @@ fn first_of(db: &Connection, scope: &Scope, found: &Found) -> DbResult<Found> {
     first.ok_or_else(|| unreadable("an operation", "what it undid is missing"))
 }
 
-/// Operations since that changed the same and count still. An undo and what it undid cancel each other out.
+/// Operations since that changed the same and count still. An undo and what it undid cancel each other out if both came since; an undo
+/// of what came before is a change like any other.
 fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project: &ProjectId) -> DbResult<Vec<i64>> {
     let sql = match first.listed.kind.as_str() {
         "task.used" => {
-            "SELECT seq FROM operation
-             WHERE space = ?1 AND project = ?3 AND seq > ?2 AND kind = 'task.used' AND undone = 0 ORDER BY seq LIMIT ?4"
+            "WITH RECURSIVE undo (seq, undoes) AS (
+                 SELECT seq, undoes FROM operation
+                 WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0 AND undoes <= ?2
+                 UNION SELECT undo.seq, o.undoes FROM undo JOIN operation AS o ON o.space = ?1 AND o.seq = undo.undoes
+                 WHERE o.undoes IS NOT NULL
+             )
+             SELECT seq FROM operation
+             WHERE space = ?1 AND project = ?3 AND seq > ?2 AND kind = 'task.used' AND undone = 0
+             UNION SELECT undo.seq FROM undo JOIN operation AS o ON o.space = ?1 AND o.seq = undo.undoes
+             WHERE o.kind = 'task.used'
+             ORDER BY 1 LIMIT ?4"
         }
         _ => {
             "SELECT DISTINCT later.operation FROM segment_change AS mine
              JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
              JOIN operation AS o ON o.space = later.space AND o.seq = later.operation
-             WHERE mine.space = ?1 AND mine.operation = ?2 AND later.space = ?1 AND o.undone = 0 AND o.undoes IS NULL
-                 AND ?3 IS NOT NULL
+             WHERE mine.space = ?1 AND mine.operation = ?2 AND later.space = ?1 AND o.undone = 0
+                 AND (o.undoes IS NULL OR o.undoes <= ?2) AND ?3 IS NOT NULL
              ORDER BY later.operation LIMIT ?4"
         }
     };
