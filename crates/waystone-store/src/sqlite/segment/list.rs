@@ -48,6 +48,7 @@ struct Place {
 }
 
 pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<SegmentPage> {
+    cursor::read(select.cursor.as_deref())?;
     let Some(place) = find_place(db, scope, select)? else { return Ok(SegmentPage::default()) };
     // With all projects the own one comes first: its numbers are raised above all others.
     let own = match &place.project {
