@@ -188,6 +188,7 @@ async fn pages_have_every_segment_once_and_in_order() {
             assert_eq!(ids(&working_set(&h, request).await.unwrap().segments), ids(&page.segments));
             found.extend(ids(&page.segments));
             pages += 1;
+            assert!(pages <= count, "{limit}: there is no end");
             match page.next_cursor {
                 Some(next) => cursor = json!(next),
                 None => break,

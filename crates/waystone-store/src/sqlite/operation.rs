@@ -93,9 +93,10 @@ fn find(db: &Connection, scope: &Scope, seq: i64) -> DbResult<Option<Found>> {
 /// The operation that is meant.
 fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
     match which {
-        Undo::Named(id) => {
+        Undo::Named(id, project) => {
             let seq: Option<i64> = id.as_str().parse().ok();
             let found = seq.map(|seq| find(db, scope, seq)).transpose()?.flatten();
+            let found = found.filter(|found| project.is_none() || found.listed.project_id == *project);
             found.ok_or_else(|| Error::OperationNotFound(format!("`{id}`")).into())
         }
         Undo::Newest(project) => {

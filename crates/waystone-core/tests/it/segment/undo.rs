@@ -115,6 +115,8 @@ async fn what_was_changed_since_is_not_undone_before_that_is() {
     let pinned = pin(&h, json!({ "segment_ids": [id] })).await.unwrap().operation_id;
     let unpinned = unpin(&h, json!({ "segment_ids": [id] })).await.unwrap().operation_id;
     let before = state(&h).await;
+    let elsewhere = undo(&h, json!({ "project_id": "q", "operation_id": unpinned })).await.unwrap_err();
+    assert!(matches!(elsewhere, Error::OperationNotFound(_)), "{elsewhere}");
     let refused = undo(&h, json!({ "operation_id": put.operation_id })).await.unwrap_err();
     let expected = [&other, &pinned, &unpinned].map(|operation| number(operation.as_ref()));
     assert_eq!(between(refused), expected);
