@@ -105,7 +105,7 @@ async fn descriptors_are_taken_as_an_object_and_as_json_text() {
         ],
         "current_file": { "path": "src/main.py", "line": 123 },
         "token_usage": { "current": 25000, "limit": 2000, "usage_percent": 2.5 },
-        "segment_summaries": [{ "text": "the tests pass" }, { "text": "ERROR 1", "type": "log", "id": "x" }],
+        "segment_summaries": [{ "text": "the tests pass", "type": "summary" }, { "text": "ERROR 1", "type": "log", "id": "x" }],
         "task_info": { "task_id": "described", "title": "a title" },
         "weather": "sunny",
     });
