@@ -83,8 +83,8 @@ impl FromStr for Handle {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("`{text}` is no handle: {why}");
-        let (holder, rest) = text.split_once('#').unwrap_or((text, ""));
-        let (pointer, range) = rest.split_once('?').map_or((rest, None), |(pointer, range)| (pointer, Some(range)));
+        let (value, range) = text.split_once('?').map_or((text, None), |(value, range)| (value, Some(range)));
+        let (holder, pointer) = value.split_once('#').unwrap_or((value, ""));
         let holder = match holder.splitn(3, ':').collect::<Vec<_>>()[..] {
             ["ws", "checkpoint", id] => Holder::Checkpoint(id.parse().map_err(|error: String| wrong(&error))?),
             ["ws", "context", hash] => {
@@ -173,6 +173,10 @@ mod tests {
         let whole = Handle { holder: Holder::Context(hash), pointer: String::new(), range: None };
         assert_eq!(whole.to_string(), format!("ws:context:{hash}"));
         assert_eq!(whole.to_string().parse::<Handle>().unwrap(), whole);
+        let part = Handle { range: Some(Range::Lines(1, 2)), ..whole.clone() };
+        for text in [format!("{whole}?lines=1-2"), format!("{whole}#?lines=1-2"), part.to_string()] {
+            assert_eq!(text.parse::<Handle>().unwrap(), part, "a range goes behind any handle");
+        }
     }
 
     #[test]

@@ -336,9 +336,9 @@ impl SegmentStore for Sqlite {
         self.writer.write(move |db| garbage::keep_plan(db, &scope, &plan)).await
     }
 
-    async fn find_plan(&self, scope: &Scope, id: &PlanId) -> Result<Option<Plan>> {
+    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.readers.read(move |db| garbage::find_plan(db, &scope, &id)).await
+        self.readers.read(move |db| garbage::find_plan(db, &scope, &id, now)).await
     }
 
     async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {

@@ -279,9 +279,9 @@ impl SegmentStore for FaultyStore {
         self.inner.keep_plan(scope, plan).await
     }
 
-    async fn find_plan(&self, scope: &Scope, id: &PlanId) -> Result<Option<Plan>> {
+    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {
         self.step()?;
-        self.inner.find_plan(scope, id).await
+        self.inner.find_plan(scope, id, now).await
     }
 
     async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {

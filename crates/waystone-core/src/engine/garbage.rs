@@ -109,7 +109,11 @@ impl Engine {
         request.check()?;
         let (ids, planned) = match &request.plan_id {
             Some(id) => {
-                let plan = self.store.find_plan(scope, id).await?.filter(|plan| plan.project == request.project_id);
+                let plan = self
+                    .store
+                    .find_plan(scope, id, self.clock.now())
+                    .await?
+                    .filter(|plan| plan.project == request.project_id);
                 let plan = plan.ok_or_else(|| Error::PlanNotFound(id.clone()))?;
                 (plan.segments, Some(plan.action))
             }

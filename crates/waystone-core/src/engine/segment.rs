@@ -178,7 +178,11 @@ impl Engine {
         let select = SelectSegments {
             project: Some(request.project_id.clone()),
             first: request.project_id.clone(),
-            task: request.task_id.clone().map_or(WhichTask::Current, WhichTask::Named),
+            task: match (&request.task_id, request.all_tasks) {
+                (Some(task), _) => WhichTask::Named(task.clone()),
+                (None, true) => WhichTask::Any,
+                (None, false) => WhichTask::Current,
+            },
             tiers,
             filters: SegmentFilters::default(),
             words: Words::default(),

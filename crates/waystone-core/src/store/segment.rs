@@ -289,7 +289,8 @@ pub trait SegmentStore: Send + Sync {
 
     async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()>;
 
-    async fn find_plan(&self, scope: &Scope, id: &PlanId) -> Result<Option<Plan>>;
+    /// A plan that can be carried out at that time.
+    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>>;
 
     async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed>;
 

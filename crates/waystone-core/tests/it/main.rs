@@ -12,5 +12,6 @@ mod handle;
 mod mark;
 mod mirror;
 mod repair;
+mod segment;
 mod session;
 mod view;

@@ -10,6 +10,7 @@ mod fuzz;
 mod guard;
 mod mcp;
 mod parity;
+mod segments;
 mod sessions;
 mod turns;
 mod views;

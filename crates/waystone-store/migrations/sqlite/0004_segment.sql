@@ -57,8 +57,8 @@ CREATE INDEX segment_by_task_age ON segment (task, tier, created_at_ms) WHERE ta
 CREATE INDEX segment_archived ON segment (archived_at_ms) WHERE archived_at_ms IS NOT NULL;
 -- From here on what garbage collection starts at is found: what must stay.
 CREATE INDEX segment_pinned ON segment (project) WHERE pinned = 1;
-CREATE INDEX segment_message ON segment (project, seq) WHERE type = 'message' AND tier = 'working';
-CREATE INDEX segment_message_by_task ON segment (task, seq) WHERE type = 'message' AND tier = 'working';
+CREATE INDEX segment_message ON segment (project, touched_at_ms, seq) WHERE type = 'message' AND tier = 'working';
+CREATE INDEX segment_message_by_task ON segment (task, touched_at_ms, seq) WHERE type = 'message' AND tier = 'working';
 CREATE INDEX segment_decision ON segment (project, created_at_ms) WHERE type = 'decision';
 CREATE INDEX segment_by_file ON segment (project, file_path) WHERE file_path IS NOT NULL;
 CREATE INDEX segment_by_topic ON segment (project, topic) WHERE topic IS NOT NULL;

@@ -17,10 +17,10 @@ pub(super) const ROOTS: &str = "
     WITH RECURSIVE root (kind, key, topic) AS (
         SELECT 0, key, NULL FROM segment WHERE project = :project AND pinned = 1 AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM
-            (SELECT key FROM segment WHERE task = :current AND type = 'message' AND tier = 'working' ORDER BY seq DESC LIMIT :messages)
+            (SELECT key FROM segment WHERE task = :current AND type = 'message' AND tier = 'working' ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
         UNION SELECT 0, key, NULL FROM
             (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND type = 'message' AND tier = 'working'
-             ORDER BY seq DESC LIMIT :messages)
+             ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
         UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = :file AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM segment
             WHERE project = :project AND type = 'decision' AND created_at_ms >= :since AND tier <> 'archive'
@@ -187,13 +187,15 @@ pub(crate) fn keep_plan(db: &Connection, scope: &Scope, plan: &Plan) -> DbResult
     Ok(())
 }
 
-pub(crate) fn find_plan(db: &Connection, scope: &Scope, id: &PlanId) -> DbResult<Option<Plan>> {
+pub(crate) fn find_plan(db: &Connection, scope: &Scope, id: &PlanId, now: Timestamp) -> DbResult<Option<Plan>> {
     let found: Option<(String, String, String, i64)> = db
         .prepare_cached(
             "SELECT p.id, l.action, l.segments, l.at_ms FROM plan AS l JOIN project AS p ON p.key = l.project
-             WHERE l.space = ?1 AND l.id = ?2",
+             WHERE l.space = ?1 AND l.id = ?2 AND l.at_ms >= ?3",
         )?
-        .query_row(params![scope.space, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .query_row(params![scope.space, id.as_str(), now.ms() - PLAN_LIFE_MS], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .optional()?;
     let Some((project, action, segments, at)) = found else { return Ok(None) };
     let wrong = |error: String| unreadable("a plan", error);

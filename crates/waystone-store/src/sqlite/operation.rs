@@ -195,32 +195,23 @@ fn first_of(db: &Connection, scope: &Scope, found: &Found) -> DbResult<Found> {
 fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project: &ProjectId) -> DbResult<Vec<i64>> {
     let sql = match first.listed.kind.as_str() {
         "task.used" => {
-            "SELECT seq FROM operation WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0
-                 AND (kind = 'task.used' OR kind = 'operation.undone' AND payload ->> '$.kind' = 'task.used') ORDER BY seq"
+            "SELECT seq FROM operation
+             WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0 AND (undoes IS NULL OR undoes <= ?2)
+                 AND (kind = 'task.used' OR kind = 'operation.undone' AND payload ->> '$.kind' = 'task.used')
+             ORDER BY seq LIMIT ?4"
         }
         _ => {
             "SELECT DISTINCT later.operation FROM segment_change AS mine
              CROSS JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
              CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = later.operation
-             WHERE mine.space = ?1 AND mine.operation = ?2 AND o.undone = 0 AND ?3 IS NOT NULL ORDER BY later.operation"
+             WHERE mine.space = ?1 AND mine.operation = ?2 AND o.undone = 0 AND (o.undoes IS NULL OR o.undoes <= ?2)
+                 AND ?3 IS NOT NULL
+             ORDER BY later.operation LIMIT ?4"
         }
     };
     let mut statement = db.prepare_cached(sql)?;
-    let mut rows = statement.query(params![scope.space, found.seq, project.as_str()])?;
-    let mut seqs = Vec::new();
-    while let Some(row) = rows.next()? {
-        let seq: i64 = row.get(0)?;
-        let later = find(db, scope, seq)?.ok_or_else(|| unreadable("an operation", "it is missing"))?;
-        let is_undo = later.undoes.is_some();
-        let root = first_of(db, scope, &later)?.seq;
-        if !is_undo || root <= found.seq && root != first.seq {
-            seqs.push(seq);
-        }
-        if seqs.len() == BETWEEN_MAX {
-            break;
-        }
-    }
-    Ok(seqs)
+    let seqs = statement.query_map(params![scope.space, found.seq, project.as_str(), BETWEEN_MAX], |row| row.get(0))?;
+    Ok(seqs.collect::<Result<_, _>>()?)
 }
 
 /// What undoing an operation does to segments.

@@ -13,6 +13,9 @@ pub(crate) struct List {
     /// The task; the current one when left out
     #[arg(long)]
     task: Option<TaskId>,
+    /// Those of all tasks, whichever is current
+    #[arg(long, conflicts_with = "task")]
+    all_tasks: bool,
     /// Stashed segments too
     #[arg(long)]
     all: bool,
@@ -35,8 +38,14 @@ pub(super) async fn run(
     project: ProjectId,
 ) -> anyhow::Result<()> {
     let full = list.full;
-    let request =
-        ListSegments { project_id: project, task_id: list.task, limit: list.limit, cursor: list.cursor, full };
+    let request = ListSegments {
+        project_id: project,
+        task_id: list.task,
+        limit: list.limit,
+        cursor: list.cursor,
+        full,
+        all_tasks: list.all_tasks,
+    };
     if list.all {
         return out.print(&engine.list_task_context(scope, request).await?, |all| {
             let more = more(all.next_cursor.as_deref());

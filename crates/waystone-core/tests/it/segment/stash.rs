@@ -1,0 +1,139 @@
+//! The stash: what goes there, how it is found, and how it comes back.
+
+use serde_json::{Value, json};
+use waystone_testkit::Harness;
+
+use super::{add, add_one, ids, in_window, pin, retrieve, search, set_task, stash, working_set};
+
+#[tokio::test]
+async fn with_neither_query_nor_filters_the_whole_working_set_goes_except_pins() {
+    let h = Harness::new();
+    let other = add(&h, json!({ "text": "other", "task_id": "other" })).await;
+    let mine = add(&h, json!({ "texts": ["a", "b", "c"], "task_id": "mine" })).await;
+    pin(&h, json!({ "segment_ids": [mine[1]] })).await.unwrap();
+    set_task(&h, json!({ "task_id": "mine" })).await.unwrap();
+    let stashed = stash(&h, json!({})).await.unwrap();
+    assert_eq!(json!(stashed.stashed_segments), json!([mine[0], mine[2]]));
+    assert_eq!((stashed.segments_matched, stashed.errors[0].segment_id.as_str()), (3, mine[1].as_str()));
+    assert_eq!(in_window(&h).await, mine[1..2]);
+    set_task(&h, json!({})).await.unwrap();
+    assert_eq!(in_window(&h).await, [&other[..], &mine[1..2]].concat(), "the working set is the current task's");
+    let stashed = stash(&h, json!({})).await.unwrap();
+    assert_eq!(json!(stashed.stashed_segments), json!(other));
+    assert_eq!(stash(&h, json!({})).await.unwrap().operation_id, None, "there is nothing left to do");
+}
+
+#[tokio::test]
+async fn every_word_and_quoted_phrase_must_occur() {
+    let h = Harness::new();
+    let texts = json!(["The parse_header function fails", "Header parsing: fails", "fails to parse the header", "x"]);
+    let all = add(&h, json!({ "texts": texts })).await;
+    let pick = |at: &[usize]| at.iter().map(|at| all[*at].clone()).collect::<Vec<_>>();
+    for (query, expected) in [
+        ("FAILS", pick(&[0, 1, 2])),
+        ("fails header", pick(&[0, 1, 2])),
+        ("parse header", pick(&[0, 2])),
+        ("\"the header\"", pick(&[2])),
+        ("fails \"header parsing\"", pick(&[1])),
+        ("fail", pick(&[])),
+        ("header none", pick(&[])),
+        ("", pick(&[0, 1, 2, 3])),
+    ] {
+        let stashed = stash(&h, json!({ "query": query })).await.unwrap();
+        assert_eq!(json!(stashed.stashed_segments), json!(expected), "{query}");
+        let found = search(&h, json!({ "query": query })).await.unwrap();
+        let newest_first: Vec<String> = expected.iter().rev().cloned().collect();
+        assert_eq!((ids(&found.segments), found.total_matches), (newest_first, expected.len() as u64), "{query}");
+        retrieve(&h, json!({ "move_to_active": true })).await.unwrap();
+        assert_eq!(in_window(&h).await, all);
+    }
+}
+
+#[tokio::test]
+async fn ten_are_retrieved_unless_more_are_asked_for() {
+    let h = Harness::new();
+    let texts: Vec<String> = (0..14).map(|n| format!("note {n}")).collect();
+    let all = add(&h, json!({ "texts": texts, "stash": true })).await;
+    let looked = retrieve(&h, json!({ "query": "note" })).await.unwrap();
+    assert_eq!((looked.retrieved_segments.len(), looked.segments_found, looked.moved_to_active), (10, 14, None));
+    assert_eq!(in_window(&h).await, Vec::<String>::new(), "only looked at");
+    let moved = retrieve(&h, json!({ "query": "note", "move_to_active": true })).await.unwrap();
+    assert_eq!(json!(moved.moved_to_active), json!(ids(&moved.retrieved_segments)));
+    assert!(moved.retrieved_segments.iter().all(|segment| json!(segment.tier) == "working"));
+    assert_eq!(in_window(&h).await, all[4..], "the newest");
+    let rest = retrieve(&h, json!({ "limit": 3, "move_to_active": true })).await.unwrap();
+    assert_eq!((rest.retrieved_segments.len(), rest.segments_found), (3, 4));
+    let other = retrieve(&h, json!({ "project_id": "q" })).await.unwrap();
+    assert_eq!(other.segments_found, 0, "of its own project");
+}
+
+#[tokio::test]
+async fn all_projects_are_searched_the_own_first_and_page_by_page() {
+    let h = Harness::new();
+    let mut expected = Vec::new();
+    for (project, at) in [("a", 2), ("project", 0), ("b", 1)] {
+        let texts: Vec<String> = (0..3).map(|n| format!("found {project} {n}")).collect();
+        let mut ids = add(&h, json!({ "project_id": project, "texts": texts, "stash": true })).await;
+        ids.reverse();
+        expected.push((at, ids));
+        add(&h, json!({ "project_id": project, "text": format!("found in the window of {project}") })).await;
+    }
+    expected.sort();
+    let expected: Vec<String> = expected.into_iter().flat_map(|(_, ids)| ids).collect();
+    for query in [json!(null), json!("found")] {
+        for limit in [1, 2, 4, 9, 50] {
+            let (mut found, mut cursor) = (Vec::new(), Value::Null);
+            loop {
+                let request = json!({ "query": query, "limit": limit, "cursor": cursor });
+                let request = serde_json::from_value(request).unwrap();
+                let page = h.engine.search_stashed(&h.scope, request).await.unwrap();
+                assert_eq!(page.total_matches, 9);
+                found.extend(ids(&page.segments));
+                match page.next_cursor {
+                    Some(next) => cursor = json!(next),
+                    None => break,
+                }
+            }
+            assert_eq!(found, expected, "{query} {limit}");
+        }
+    }
+    assert_eq!(ids(&search(&h, json!({ "project_id": "a" })).await.unwrap().segments), expected[6..]);
+}
+
+#[tokio::test]
+async fn an_empty_window_comes_with_what_is_worth_having_back() {
+    let h = Harness::new();
+    let log = add_one(&h, json!({ "text": "log", "type": "log", "task_id": "t" })).await;
+    let decision = add_one(&h, json!({ "text": "decision", "type": "decision", "task_id": "t" })).await;
+    let full = working_set(&h, json!({})).await.unwrap();
+    assert_eq!((full.worth_retrieving, full.next), (vec![], None));
+    stash(&h, json!({})).await.unwrap();
+    let empty = working_set(&h, json!({})).await.unwrap();
+    assert_eq!((empty.segment_count, ids(&empty.worth_retrieving)), (0, vec![decision.clone(), log.clone()]));
+    let set = set_task(&h, json!({ "task_id": "t" })).await.unwrap();
+    assert_eq!(ids(&set.worth_retrieving), [decision.clone(), log.clone()]);
+    let next = json!(set.next.unwrap());
+    assert_eq!(next["tool"], "context_retrieve_stashed");
+    retrieve(&h, next["arguments"].clone()).await.unwrap();
+    assert_eq!(in_window(&h).await, [log, decision]);
+}
+
+#[tokio::test]
+async fn filters_take_dates_with_and_without_time_and_zone() {
+    let h = Harness::new();
+    let said = |text: &str, at: &str| json!({ "content": text, "timestamp": at });
+    let messages = json!([said("early", "2025-03-01T23:30:00Z"), said("late", "2025-03-02T00:30:00Z")]);
+    let all = add(&h, json!({ "messages": messages, "stash": true })).await;
+    for (filters, expected) in [
+        (json!({ "created_before": "2025-03-02" }), &all[..1]),
+        (json!({ "created_after": "2025-03-02" }), &all[1..]),
+        (json!({ "created_after": "2025-03-02T00:00:00" }), &all[1..]),
+        (json!({ "created_after": "2025-03-02T01:00:00+01:00" }), &all[1..]),
+        (json!({ "created_before": "2025-03-02T00:30:00Z" }), &all[..1]),
+        (json!({ "created_after": "2025-03-01T23:30:00.000Z", "created_before": "2025-03-03" }), &all[..]),
+    ] {
+        let mut found = ids(&search(&h, json!({ "filters": filters })).await.unwrap().segments);
+        found.reverse();
+        assert_eq!(found, expected, "{filters}");
+    }
+}
