@@ -16,7 +16,7 @@ impl Engine {
     /// Takes an operation back.
     pub async fn undo_operation(&self, scope: &Scope, request: UndoOperation) -> Result<UndoneOperation> {
         let which = match request.operation_id {
-            Some(id) => Undo::Named(id),
+            Some(id) => Undo::Named(id, request.project_id),
             None => Undo::Newest(self.project_or_own(request.project_id)),
         };
         let undone = self.store.undo(scope, &which, self.clock.now()).await?;

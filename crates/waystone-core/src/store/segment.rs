@@ -235,7 +235,8 @@ pub struct Restored {
 /// Which operation to undo.
 #[derive(Debug, Clone)]
 pub enum Undo {
-    Named(OperationId),
+    /// This one, if it is of the project that is given.
+    Named(OperationId, Option<ProjectId>),
     /// The newest of the project that can be undone: of the scope's actor if that is an agent, else of anyone.
     Newest(ProjectId),
 }

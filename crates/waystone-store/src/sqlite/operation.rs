@@ -93,10 +93,12 @@ fn find(db: &Connection, scope: &Scope, seq: i64) -> DbResult<Option<Found>> {
 /// The operation that is meant.
 fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
     match which {
-        Undo::Named(id) => {
+        Undo::Named(id, project) => {
             let seq: Option<i64> = id.as_str().parse().ok();
             let found = seq.map(|seq| find(db, scope, seq)).transpose()?.flatten();
-            found.ok_or_else(|| Error::OperationNotFound(format!("`{id}`")).into())
+            let is_meant = |found: &Found| project.is_none() || found.listed.project_id == *project;
+            let place = project.as_ref().map_or(String::new(), |project| format!(" in project `{project}`"));
+            found.filter(is_meant).ok_or_else(|| Error::OperationNotFound(format!("`{id}`{place}")).into())
         }
         Undo::Newest(project) => {
             let kinds = json!(INVERTIBLE).to_string();

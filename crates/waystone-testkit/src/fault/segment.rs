@@ -158,7 +158,7 @@ impl Writer<'_> {
         // The first call is long: it loads the tokenizer.
         let warm_up = self.put(1);
         let mut unanswered = self.call(process, warm_up);
-        let delay = Duration::from_micros(500 + self.random.below(40_000));
+        let delay = Duration::from_micros(500 + self.random.below(60_000));
         std::thread::scope(|scope| {
             if !by_call {
                 scope.spawn(move || {
