@@ -24,7 +24,7 @@ pub(super) const ROOTS: &str = "
         UNION SELECT 0, r.target, NULL FROM root JOIN segment_ref AS r ON root.kind = 0 AND r.source = root.key
         UNION SELECT 1, 0, s.topic FROM root JOIN segment AS s ON root.kind = 0 AND s.key = root.key WHERE s.topic IS NOT NULL
         UNION SELECT 0, s.key, NULL FROM root JOIN segment AS s
-            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.topic IS NOT NULL
+            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic
     )";
 
 /// Runs a statement that begins with [`ROOTS`] and has `:within`, the task that is asked for.

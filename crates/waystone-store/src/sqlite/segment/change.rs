@@ -246,9 +246,11 @@ fn select_working(
 ) -> DbResult<Vec<(Image, SegmentId)>> {
     let which = filters.task_id.clone().map_or(WhichTask::Current, WhichTask::Named);
     let within = resolve(db, project, &which)?;
+    // The condition that the index is chosen by.
+    let place = if within.task().is_some() { "s.task = :task AND" } else { "" };
     let sql = format!(
         "SELECT {IMAGE}, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
-         WHERE s.project = :project AND s.tier = 'working' AND {FILTERS} ORDER BY s.seq"
+         WHERE {place} s.project = :project AND s.tier = 'working' AND {FILTERS} ORDER BY s.seq"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = bind(&mut statement, scope, Some(project.key), within.task(), filters)?;
