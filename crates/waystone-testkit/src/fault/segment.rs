@@ -159,6 +159,7 @@ impl Writer<'_> {
         let warm_up = self.put(1);
         let mut unanswered = self.call(process, warm_up);
         let delay = Duration::from_micros(500 + self.random.below(60_000));
+        let mut is_at_call = by_call;
         std::thread::scope(|scope| {
             if !by_call {
                 scope.spawn(move || {
@@ -171,6 +172,7 @@ impl Writer<'_> {
                     break;
                 }
                 if by_call && n == CALLS_MAX {
+                    is_at_call = false;
                     kill_process(pid, Signal::KILL).unwrap();
                 }
                 let step = self.choose();
@@ -178,7 +180,7 @@ impl Writer<'_> {
             }
         });
         process.child.wait()?;
-        self.report.kills_at_call += u32::from(by_call);
+        self.report.kills_at_call += u32::from(is_at_call);
         Ok(unanswered)
     }
 
