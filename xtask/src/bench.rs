@@ -11,6 +11,7 @@ mod peer;
 mod process;
 mod reference;
 mod report;
+mod segment;
 mod session;
 mod trajectory;
 mod transport;
@@ -60,7 +61,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let programs =
         Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 7] = [
+    let topics: [(&str, Topic); 8] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
@@ -68,6 +69,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("a store that grows", growth::measure),
         ("sessions that grow", session::measure),
         ("views", view::measure),
+        ("segments", segment::measure),
     ];
     for (name, measure) in topics {
         say(format_args!("measuring {name}"));

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use clap::Subcommand;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, repair};
+use waystone_testkit::fault::{corrupt, errno, full, repair, segment};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -17,6 +17,15 @@ use crate::{say, sh};
 pub(crate) enum Fault {
     /// Kill writers with kill -9 and look whether everything acknowledged is there
     Kill {
+        #[arg(long, default_value_t = 1000)]
+        kills: u32,
+        #[arg(long, default_value_t = 4)]
+        writers: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Kill processes in the middle of what they do to segments, and look whether each thing is done in whole or not at all
+    Segment {
         #[arg(long, default_value_t = 1000)]
         kills: u32,
         #[arg(long, default_value_t = 4)]
@@ -74,6 +83,9 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
     match fault {
         Fault::Kill { kills, writers, seed } => {
             in_directory(|folder| judge("kill -9", &kill::run(&plan(folder, kills, writers, seed)?)?))
+        }
+        Fault::Segment { kills, writers, seed } => {
+            in_directory(|folder| print_segment(&segment::run(&plan(folder, kills, writers, seed)?)?))
         }
         Fault::Power { cuts, seed, systems } => systems.iter().try_for_each(|system| {
             in_directory(|folder| {
@@ -170,6 +182,20 @@ fn print(report: &Report) -> anyhow::Result<()> {
         say(format_args!("start to ready          median {:.1} ms, longest {:.1} ms", ms(median), ms(longest)));
     }
     ensure!(report.lost.is_empty() && report.torn.is_empty(), "lost: {:?}, torn: {:?}", report.lost, report.torn);
+    Ok(())
+}
+
+fn print_segment(report: &segment::Report) -> anyhow::Result<()> {
+    report.lost.iter().chain(&report.half_applied).take(10).for_each(say);
+    say(format_args!("kills                   {}", report.kills));
+    say(format_args!("  before a disk call    {}", report.kills_at_call));
+    for (kind, (times, done)) in &report.under_way {
+        say(format_args!("  in {kind:<18} {times}, found done {done}"));
+    }
+    say(format_args!("acknowledged            {}", report.acknowledged));
+    say(format_args!("acknowledged, lost      {}", report.lost.len()));
+    say(format_args!("half-applied            {}", report.half_applied.len()));
+    ensure!(report.lost.is_empty() && report.half_applied.is_empty(), "not everything held");
     Ok(())
 }
 

@@ -7,3 +7,4 @@ pub mod full;
 pub mod kill;
 pub mod power;
 pub mod repair;
+pub mod segment;

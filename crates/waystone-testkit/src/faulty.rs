@@ -1,5 +1,7 @@
 //! Stores that fail on purpose.
 
+mod unsaved;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -89,11 +91,11 @@ impl Store for FaultyStore {
                 tokio::time::sleep(delay).await;
                 inner.add_checkpoint(&scope, later).await
             });
-            return Ok(Added::New { checkpoint: unsaved(new), pruned: 0 });
+            return Ok(Added::New { checkpoint: unsaved::checkpoint(new), pruned: 0 });
         }
         if let Fault::AcknowledgeFailed = self.fault {
             let added = self.inner.add_checkpoint(scope, new.clone()).await;
-            return Ok(added.unwrap_or_else(|_| Added::New { checkpoint: unsaved(new), pruned: 0 }));
+            return Ok(added.unwrap_or_else(|_| Added::New { checkpoint: unsaved::checkpoint(new), pruned: 0 }));
         }
         let added = self.counted(self.inner.add_checkpoint(scope, new)).await?;
         self.step()?;
@@ -243,6 +245,14 @@ impl SegmentStore for FaultyStore {
 
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         self.step()?;
+        if let Fault::AcknowledgeEarly(delay) = self.fault {
+            let (inner, scope, put) = (Arc::clone(&self.inner), scope.clone(), unsaved::put(&new));
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                inner.put_segments(&scope, new).await
+            });
+            return Ok(put);
+        }
         let put = self.inner.put_segments(scope, new).await?;
         self.step()?;
         Ok(put)
@@ -365,21 +375,4 @@ pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::err
     Mcp::new(engine.clone(), "faulty").serve_stdio(std::future::pending()).await?;
     engine.close().await;
     Ok(())
-}
-
-/// The checkpoint that a store would return if it had saved it.
-fn unsaved(new: NewCheckpoint) -> Checkpoint {
-    Checkpoint {
-        checkpoint_id: new.id,
-        session_id: new.session,
-        project_id: new.project,
-        created_at: new.at,
-        size_bytes: new.packed.map_or(0, |packed| packed.bytes.len() as u64),
-        metadata: new.metadata,
-        agent_id: new.agent,
-        workflow_id: new.workflow,
-        parent_checkpoint_id: new.parent,
-        context_hash: new.context_hash,
-        archived: false,
-    }
 }

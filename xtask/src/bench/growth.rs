@@ -101,7 +101,7 @@ fn lane(session: usize, at: usize, lanes: usize) -> VecDeque<String> {
 }
 
 /// Waits until the process has done what filling has left, such as mirror files.
-fn settle(pid: u32) -> anyhow::Result<()> {
+pub(super) fn settle(pid: u32) -> anyhow::Result<()> {
     let (mut quiet, mut before) = (0, cpu_time(pid)?);
     for _ in 0..120 {
         std::thread::sleep(Duration::from_millis(1100));
@@ -117,7 +117,7 @@ fn settle(pid: u32) -> anyhow::Result<()> {
 }
 
 /// What all threads of a process have run so far.
-fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
+pub(super) fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
     let mut nanos = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         // A thread may end meanwhile.

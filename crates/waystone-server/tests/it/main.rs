@@ -8,6 +8,7 @@ mod docs;
 mod events;
 mod fuzz;
 mod guard;
+mod hostile;
 mod mcp;
 mod parity;
 mod segments;

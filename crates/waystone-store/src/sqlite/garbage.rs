@@ -28,7 +28,7 @@ pub(super) const ROOTS: &str = "
             JOIN segment AS t ON t.key = r.target AND t.tier <> 'archive'
         UNION SELECT 1, 0, s.topic FROM root JOIN segment AS s ON root.kind = 0 AND s.key = root.key WHERE s.topic IS NOT NULL
         UNION SELECT 0, s.key, NULL FROM root JOIN segment AS s
-            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.topic IS NOT NULL AND s.tier <> 'archive'
+            ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.tier <> 'archive'
     )";
 
 /// Runs a statement that begins with [`ROOTS`] and has `:within`, the task that is asked for.

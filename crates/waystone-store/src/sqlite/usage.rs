@@ -104,9 +104,8 @@ fn age(db: &Connection, project: &ProjectRow, within: &Within, end: &str) -> DbR
 
 fn count_roots(db: &Connection, project: &ProjectRow, within: &Within, roots: &Roots) -> DbResult<(u64, u64)> {
     let sql = format!(
-        "{ROOTS} SELECT count(*), coalesce(sum(s.tokens), 0) FROM segment AS s
-         WHERE s.key IN (SELECT key FROM root WHERE kind = 0) AND s.tier = 'working' AND s.project = :project
-             AND (:within IS NULL OR s.task = :within)"
+        "{ROOTS} SELECT count(*), coalesce(sum(s.tokens), 0) FROM root CROSS JOIN segment AS s ON s.key = root.key
+         WHERE root.kind = 0 AND s.tier = 'working' AND s.project = :project AND (:within IS NULL OR s.task = :within)"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = bind_roots(&mut statement, project, within.task(), roots)?;

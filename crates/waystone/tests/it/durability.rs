@@ -2,7 +2,7 @@ use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::repair;
+use waystone_testkit::fault::{repair, segment};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -28,6 +28,30 @@ fn acknowledged_checkpoints_survive_kill_9() {
 #[test]
 fn a_store_that_acknowledges_before_its_commit_is_caught() {
     let report = check("waystone-eager", 12, kill::run);
+    assert!(!report.lost.is_empty(), "the kill test did not notice");
+}
+
+/// The long form is `cargo xtask faults segment`.
+fn kill_in_segments(program: &str, kills: u32) -> segment::Report {
+    let directory = private_dir();
+    let data_dir = directory.path().to_owned();
+    let plan = Plan { binary: binary(program), data_dir, kills, writers: 4, seed: 5, preload: Vec::new() };
+    let report = segment::run(&plan).unwrap();
+    assert_eq!(report.kills, kills);
+    assert!(report.acknowledged > 0, "nothing was acknowledged");
+    report
+}
+
+#[test]
+fn what_is_done_to_segments_survives_kill_9_in_whole_or_not_at_all() {
+    let report = kill_in_segments("waystone", 20);
+    assert!(report.kills_at_call > 0, "no kill met a process before a call to the disk");
+    assert_eq!((report.lost, report.half_applied), (vec![], vec![]));
+}
+
+#[test]
+fn a_store_that_acknowledges_segments_before_its_commit_is_caught() {
+    let report = kill_in_segments("waystone-eager", 8);
     assert!(!report.lost.is_empty(), "the kill test did not notice");
 }
 

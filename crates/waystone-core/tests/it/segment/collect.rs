@@ -117,7 +117,7 @@ async fn the_highest_score_goes_first_and_is_worked_out_as_documented() {
     let h = Harness::new();
     set_task(&h, json!({ "task_id": "another" })).await.unwrap();
     for kind in ["decision", "summary", "message", "code", "note", "log"] {
-        add(&h, json!({ "text": "x", "type": kind })).await;
+        add(&h, json!({ "text": "x", "type": kind, "task_id": "mine" })).await;
         h.clock.advance_ms(5 * HOUR_MS);
     }
     add(&h, json!({ "text": "x", "type": "log" })).await;
