@@ -137,3 +137,12 @@ async fn filters_take_dates_with_and_without_time_and_zone() {
         assert_eq!(found, expected, "{filters}");
     }
 }
+
+#[tokio::test]
+async fn a_query_without_a_word_selects_nothing() {
+    let h = Harness::new();
+    add(&h, json!({ "text": "a => b" })).await;
+    let refused = stash(&h, json!({ "query": "=> !!" })).await.unwrap_err();
+    assert_eq!(refused.to_string(), "query has no word to look for");
+    assert_eq!(stash(&h, json!({ "query": " " })).await.unwrap().segments_matched, 1, "blank is no query");
+}

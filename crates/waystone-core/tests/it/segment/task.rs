@@ -119,8 +119,14 @@ async fn what_was_deleted_is_removed_after_seven_days_unless_a_snapshot_has_it()
     h.clock.advance_ms(DAY_MS + 1);
     h.restart().await;
     let began = Instant::now();
+    let mut restarted = began;
     while expand(&h, &handle(&deleted)).await.is_ok() {
         assert!(began.elapsed() < Duration::from_secs(30), "it is not removed");
+        // A start that sees a clock so far ahead doubts it; the next one believes.
+        if restarted.elapsed() > Duration::from_secs(2) {
+            h.restart().await;
+            restarted = Instant::now();
+        }
         tokio::task::yield_now().await;
     }
     for (id, text) in [(&captured, "captured"), (&stashed, "stashed"), (&late, "late")] {

@@ -170,3 +170,30 @@ async fn which_task_was_current_is_not_brought_back_on_another_ground() {
     undo(&h, json!({ "operation_id": not_b })).await.unwrap();
     assert_eq!(json!(current().await), "b");
 }
+
+#[tokio::test]
+async fn what_someone_else_put_too_stays_when_the_first_put_is_undone() {
+    let h = Harness::new();
+    let (one, two) = (Scope::local("one").for_agent(), Scope::local("two").for_agent());
+    put_as(&h, &one, "shared").await;
+    put_as(&h, &one, "own").await;
+    let told = put_as(&h, &two, "shared").await;
+    assert_eq!((told.added, told.touched), (0, 1));
+    assert_eq!(undo_as(&h, &one).await.unwrap().segments_changed, 1);
+    let undone = undo_as(&h, &one).await.unwrap();
+    assert_eq!(undone.segments_changed, 0);
+    assert!(undone.message.contains("1 stay, as they were put again since"), "{}", undone.message);
+    assert_eq!(in_window(&h).await, [told.segment_ids[0].as_str()]);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_was_collected_while_it_was_stashed_a_segment_has_not_survived() {
+    let h = Harness::new();
+    let ids = add(&h, json!({ "texts": ["a", "b", "c"] })).await;
+    prune(&h, json!({ "segment_ids": [ids[2]], "action": "stash" })).await.unwrap();
+    let stashed = prune(&h, json!({ "segment_ids": [ids[0]], "action": "stash" })).await.unwrap().operation_id;
+    prune(&h, json!({ "segment_ids": [ids[1]], "action": "stash" })).await.unwrap();
+    undo(&h, json!({ "operation_id": stashed })).await.unwrap();
+    assert_eq!(find(&h, &ids[0]).await.unwrap().gc_survival_count, 1);
+}
