@@ -60,22 +60,29 @@ fn has_word(text: &str, lower: &str, word: &str) -> bool {
 
 /// Whether a name in camelCase has a word as one of its parts.
 fn has_hump(name: &str, word: &str) -> bool {
-    let mut part = String::new();
-    let mut before = ' ';
-    let mut letters = name.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let next_is_small = letters.peek().is_some_and(|next| next.is_lowercase());
-        let begins = letter.is_uppercase() && (before.is_lowercase() || before.is_numeric() || next_is_small);
-        if begins || letter == '_' {
-            if part == word {
-                return true;
-            }
-            part.clear();
+    name.split('_').flat_map(humps).any(|part| part.to_lowercase() == word)
+}
+
+/// The parts of a name: `loadUser` has two, `HTTPServer` too, a plain word is one.
+pub(crate) fn humps(name: &str) -> impl Iterator<Item = &str> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
         }
-        part.extend(letter.to_lowercase().filter(|_| letter != '_'));
-        before = letter;
-    }
-    part == word
+        let bytes = rest.as_bytes();
+        let is_start = |at: &usize| {
+            let (before, here) = (bytes[at - 1], bytes[*at]);
+            let next_is_small = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+            here.is_ascii_uppercase()
+                && (before.is_ascii_lowercase()
+                    || before.is_ascii_digit()
+                    || before.is_ascii_uppercase() && next_is_small)
+        };
+        let (part, after) = rest.split_at((1..bytes.len()).find(is_start).unwrap_or(bytes.len()));
+        rest = after;
+        Some(part)
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! other's way. What each method does is in the file of its noun.
 
 mod checkpoint;
+mod clock;
 mod columns;
 mod connection;
 mod counter;
@@ -19,6 +20,7 @@ mod mirror;
 mod operation;
 mod reader;
 mod rebuild;
+mod search;
 mod segment;
 mod session;
 mod status;
@@ -33,23 +35,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use rusqlite::Connection;
 use tokio::sync::watch;
 use waystone_core::Result;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListOperations, ListSessions,
-    ListSnapshots, OperationPage, Segment, SegmentType, Session, SessionPage, Snapshot, SnapshotPage, Status, Task,
-    UndoneOperation, UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
+    Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
-use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId};
+use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
-use waystone_core::store::{
-    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
-    Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, Store, StoredCheckpoint, Undo, Usage,
-    Wanted, WhichSnapshot, WhichTask,
-};
+use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, NewContext, Scope, Store, StoredCheckpoint, Wanted};
 
 use crate::OpenError;
 use crate::background::Background;
@@ -63,6 +59,7 @@ pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
+use search::Meanings;
 use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
@@ -70,6 +67,7 @@ pub struct Sqlite {
     directory: DataDirectory,
     readers: Arc<Readers>,
     writer: Writer,
+    meanings: Arc<Meanings>,
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
@@ -92,7 +90,7 @@ impl Sqlite {
         let upkeep = Upkeep::new(directory.clone(), clock)?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self { directory, readers, writer, events, held })
+        Ok(Self { directory, readers, writer, meanings: Arc::default(), events, held })
     }
 
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
@@ -285,121 +283,5 @@ impl Store for Sqlite {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = tokio::task::spawn_blocking(move || drop((events, held))).await;
-    }
-}
-
-#[async_trait]
-impl SegmentStore for Sqlite {
-    async fn known_texts(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        texts: Vec<(SegmentType, Hash)>,
-    ) -> Result<Vec<bool>> {
-        let (scope, project) = (scope.clone(), project.clone());
-        self.readers.read(move |db| segment::known(db, &scope, &project, &texts)).await
-    }
-
-    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
-        let scope = scope.clone();
-        self.writer.write(move |db| segment::put(db, &scope, &new)).await
-    }
-
-    async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
-        let scope = scope.clone();
-        self.readers.read(move |db| segment::list(db, &scope, &select)).await
-    }
-
-    async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.read(move |db| segment::find(db, &scope, &id)).await
-    }
-
-    async fn sum_usage(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: &WhichTask,
-        roots: Option<Roots>,
-    ) -> Result<Usage> {
-        let (scope, project, task) = (scope.clone(), project.clone(), task.clone());
-        self.readers.read(move |db| usage::sum(db, &scope, &project, &task, roots.as_ref())).await
-    }
-
-    async fn find_candidates(&self, scope: &Scope, find: FindCandidates) -> Result<Candidates> {
-        let scope = scope.clone();
-        self.readers.read(move |db| garbage::find(db, &scope, &find)).await
-    }
-
-    async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()> {
-        let scope = scope.clone();
-        self.writer.write(move |db| garbage::keep_plan(db, &scope, &plan)).await
-    }
-
-    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.read(move |db| garbage::find_plan(db, &scope, &id, now)).await
-    }
-
-    async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {
-        let scope = scope.clone();
-        self.writer.write(move |db| segment::change(db, &scope, &change)).await
-    }
-
-    async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>> {
-        let scope = scope.clone();
-        self.readers.read(move |db| segment::list_projects(db, &scope)).await
-    }
-
-    async fn set_current_task(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        at: Timestamp,
-    ) -> Result<(Option<TaskId>, Option<i64>)> {
-        let (scope, project, task) = (scope.clone(), project.clone(), task.cloned());
-        self.writer.write(move |db| task::set_current(db, &scope, &project, task.as_ref(), at)).await
-    }
-
-    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>> {
-        let (scope, project) = (scope.clone(), project.clone());
-        self.readers.read(move |db| task::list(db, &scope, &project, limit)).await
-    }
-
-    async fn add_snapshot(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        id: SnapshotId,
-        name: Option<&str>,
-        at: Timestamp,
-    ) -> Result<Snapshot> {
-        let (scope, project) = (scope.clone(), project.clone());
-        let (task, name) = (task.cloned(), name.map(str::to_owned));
-        let add =
-            move |db: &Connection| task::add_snapshot(db, &scope, &project, task.as_ref(), &id, name.as_deref(), at);
-        self.writer.write(add).await
-    }
-
-    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage> {
-        let (scope, project, filter) = (scope.clone(), project.clone(), filter.clone());
-        self.readers.read(move |db| task::list_snapshots(db, &scope, &project, &filter)).await
-    }
-
-    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
-        let (scope, which) = (scope.clone(), which.clone());
-        self.writer.write(move |db| task::restore_snapshot(db, &scope, &which, at)).await
-    }
-
-    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
-        let (scope, filter) = (scope.clone(), filter.clone());
-        self.readers.read(move |db| operation::list(db, &scope, &filter)).await
-    }
-
-    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
-        let (scope, which) = (scope.clone(), which.clone());
-        self.writer.write(move |db| operation::undo(db, &scope, &which, at)).await
     }
 }

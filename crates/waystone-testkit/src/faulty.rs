@@ -263,6 +263,11 @@ impl SegmentStore for FaultyStore {
         self.inner.list_segments(scope, select).await
     }
 
+    async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
+        self.step()?;
+        self.inner.search_segments(scope, select).await
+    }
+
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {
         self.step()?;
         self.inner.find_segment(scope, id).await

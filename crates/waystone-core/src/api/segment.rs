@@ -105,6 +105,12 @@ pub struct Segment {
     /// Leads to the whole text, if `text` is only its beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
+    /// How well it fits what was searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Why it was found: words, meaning, both, or that it stands beside a match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matched_by: Option<&'static str>,
 }
 
 impl Segment {

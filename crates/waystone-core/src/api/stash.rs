@@ -123,14 +123,15 @@ pub struct StashReply {
     pub warnings: Vec<String>,
 }
 
-/// Searches the stash, without moving anything. Finds segments that have every word of the query, newest first.
+/// Searches the stash by words and by meaning, best first, without moving anything. Ask in your own words; without a query it lists by
+/// filters, newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchStashed {
     /// The body of work; left out, all are searched, your own first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words and "quoted phrases" that must all occur in the text.
+    /// What to look for: words, names, "quoted phrases", or a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
@@ -177,14 +178,14 @@ pub struct SearchReply {
     pub warnings: Vec<String>,
 }
 
-/// Gets stashed segments back: those that have every word of the query, newest first. With move_to_active they are in the window again.
+/// Gets stashed segments back: those that fit the query best, by words and by meaning. With move_to_active they are in the window again.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveStashed {
     /// The body of work; inferred from the working directory when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words and "quoted phrases" that must all occur in the text.
+    /// What to look for: words, names, "quoted phrases", or a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,

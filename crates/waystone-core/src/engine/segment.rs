@@ -11,11 +11,11 @@ use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, TaskId};
+use crate::meaning;
 use crate::offload::{offload, offload_unless};
 use crate::score;
 use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, WhichTask};
 use crate::tokens;
-use crate::words::Words;
 
 /// How many stashed segments are looked at for those most worth having back, and how many are shown.
 const WORTH_LOOKED_AT: u32 = 200;
@@ -93,7 +93,7 @@ impl Engine {
         for text in texts {
             let (id, text_hash, created) = (self.fresh_id()?, Hash::of(&[]), text.said.unwrap_or(now));
             let Text { text, kind, role, .. } = text;
-            segments.push(NewSegment { id, text, text_hash, kind, tokens: None, role, created });
+            segments.push(NewSegment { id, text, text_hash, kind, tokens: None, pieces: Vec::new(), role, created });
         }
         let bytes = segments.iter().map(|segment| segment.text.len()).sum();
         let segments = offload(bytes, move || {
@@ -185,7 +185,7 @@ impl Engine {
             },
             tiers,
             filters: SegmentFilters::default(),
-            words: Words::default(),
+            query: String::new(),
             is_ascending: true,
             limit: request.limit,
             cursor: request.cursor.clone(),
@@ -216,7 +216,7 @@ impl Engine {
             task: task.cloned().map_or(WhichTask::Any, WhichTask::Named),
             tiers: &[Tier::Stashed],
             filters: SegmentFilters::default(),
-            words: Words::default(),
+            query: String::new(),
             is_ascending: false,
             limit: WORTH_LOOKED_AT,
             cursor: None,
@@ -267,6 +267,7 @@ async fn count_tokens(mut segments: Vec<NewSegment>, known: Vec<bool>) -> Result
     offload_unless(false, move || {
         for (segment, _) in segments.iter_mut().zip(known).filter(|(_, known)| !known) {
             segment.tokens = Some(tokens::count(&segment.text) as u64);
+            segment.pieces = meaning::pieces(&segment.text);
         }
         segments
     })

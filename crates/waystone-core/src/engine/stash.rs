@@ -35,7 +35,7 @@ impl Engine {
         })
     }
 
-    /// What is stashed and has every word, newest first.
+    /// What is stashed and fits the query best; without one the newest.
     pub async fn search_stashed(&self, scope: &Scope, request: SearchStashed) -> Result<SearchReply> {
         request.check()?;
         let (query, filters) = (request.query, request.filters.unwrap_or_default());
@@ -99,13 +99,16 @@ impl Engine {
             task: WhichTask::Any,
             tiers: &[Tier::Stashed],
             filters: filters.clone(),
-            words: Words::parse(query.unwrap_or_default()),
+            query: query.unwrap_or_default().to_owned(),
             is_ascending: false,
             limit: look.limit,
             cursor: look.cursor,
             preview: preview(look.full),
         };
-        self.store.list_segments(scope, select).await
+        match select.query.trim().is_empty() {
+            true => self.store.list_segments(scope, select).await,
+            false => self.store.search_segments(scope, select).await,
+        }
     }
 }
 

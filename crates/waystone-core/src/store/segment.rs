@@ -13,6 +13,7 @@ use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{OperationId, PlanId, ProjectId, SegmentId, SnapshotId, TaskId, TopicId};
+use crate::meaning::Piece;
 use crate::words::Words;
 
 /// Which task of a project is meant.
@@ -51,6 +52,8 @@ pub struct NewSegment {
     pub kind: SegmentType,
     /// `None` when the caller believes that it is known.
     pub tokens: Option<u64>,
+    /// What its meaning is made of; none as long as there are no tokens.
+    pub pieces: Vec<Piece>,
     /// Who said it, if someone did.
     pub role: Option<String>,
     pub created: Timestamp,
@@ -79,7 +82,8 @@ pub struct SelectSegments {
     pub task: WhichTask,
     pub tiers: &'static [Tier],
     pub filters: SegmentFilters,
-    pub words: Words,
+    /// What to search for; nothing when they are listed.
+    pub query: String,
     /// Oldest first, or newest.
     pub is_ascending: bool,
     pub limit: u32,
@@ -273,6 +277,9 @@ pub trait SegmentStore: Send + Sync {
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put>;
 
     async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage>;
+
+    /// Those that fit the query best, by words and by meaning.
+    async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage>;
 
     /// A segment with its whole text, in whatever tier.
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>>;

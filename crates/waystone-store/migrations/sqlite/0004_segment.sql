@@ -56,6 +56,9 @@ CREATE INDEX segment_by_task ON segment (task, tier, seq) WHERE task IS NOT NULL
 CREATE INDEX segment_by_task_age ON segment (task, tier, created_at_ms) WHERE task IS NOT NULL;
 CREATE INDEX segment_archived ON segment (archived_at_ms) WHERE archived_at_ms IS NOT NULL;
 -- From here on what garbage collection starts at is found: what must stay.
+-- All that the order of pruning depends on, so that the rows need not be read.
+CREATE INDEX segment_candidate ON segment (project, task, type, touched_at_ms, mentions, survived, entered_seq, tokens, topic)
+    WHERE tier = 'working' AND pinned = 0;
 CREATE INDEX segment_pinned ON segment (project) WHERE pinned = 1;
 CREATE INDEX segment_message ON segment (project, touched_at_ms, seq) WHERE type = 'message' AND tier = 'working';
 CREATE INDEX segment_message_by_task ON segment (task, touched_at_ms, seq) WHERE type = 'message' AND tier = 'working';
@@ -63,10 +66,21 @@ CREATE INDEX segment_decision ON segment (project, created_at_ms) WHERE type = '
 CREATE INDEX segment_by_file ON segment (project, file_path) WHERE file_path IS NOT NULL;
 CREATE INDEX segment_by_topic ON segment (project, topic) WHERE topic IS NOT NULL;
 
+-- What is searched is read in the order of keys, which every index ends with.
+CREATE INDEX segment_by_project ON segment (project);
+
 -- Apart from `segment`, so that changes and sums never touch the text.
 CREATE TABLE segment_text (
     segment INTEGER PRIMARY KEY REFERENCES segment ON DELETE CASCADE,
     text    ANY NOT NULL
+) STRICT;
+
+-- Both follow from the text: the words of it, and the wordpieces by which its meaning is worked out.
+CREATE VIRTUAL TABLE segment_word USING fts5(text, content = '', contentless_delete = 1, tokenize = 'porter unicode61');
+
+CREATE TABLE segment_index (
+    segment INTEGER PRIMARY KEY REFERENCES segment ON DELETE CASCADE,
+    pieces  BLOB NOT NULL                   -- numbers of wordpieces, two bytes each
 ) STRICT;
 
 -- One segment refers to another by a tag `ref:<id>`.

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use waystone_core::GRACE_DAYS;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
 
+use super::clock::is_believed;
 use super::connection::{BUSY_MAX, open_writer};
 use super::error::DbResult;
 use super::garbage;
@@ -160,25 +161,6 @@ impl Upkeep {
         let _ = self.write_lock.unlock();
         done.map(Some)
     }
-}
-
-/// Whether the clock can be right. A time more than a day beyond the newest one that was believed is doubted until a later start of the
-/// program sees it too: what is removed for good because of a wrong clock does not come back.
-fn is_believed(db: &Connection, now_ms: i64, start: &str) -> rusqlite::Result<bool> {
-    let known: Option<(i64, Option<String>)> = db
-        .query_row("SELECT seen_at_ms, doubted_by FROM clock", [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((seen, doubted_by)) = known else {
-        db.execute("INSERT INTO clock (seen_at_ms) VALUES (?1)", params![now_ms])?;
-        return Ok(true);
-    };
-    let is_confirmed = doubted_by.is_some_and(|doubted_by| doubted_by != start);
-    if now_ms > seen + DAY_MS && !is_confirmed {
-        db.execute("UPDATE clock SET doubted_by = ?1", params![start])?;
-        return Ok(false);
-    }
-    db.execute("UPDATE clock SET seen_at_ms = max(seen_at_ms, ?1), doubted_by = NULL", params![now_ms])?;
-    Ok(true)
 }
 
 fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {

@@ -6,6 +6,7 @@ mod edit;
 mod list;
 mod purge;
 mod put;
+mod store;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use waystone_core::api::{Segment, SegmentType, Tier};
@@ -20,7 +21,7 @@ use super::error::{DbResult, unreadable};
 
 pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
-pub(crate) use list::list;
+pub(crate) use list::{FILTERS, bind, list, place_of};
 pub(crate) use purge::purge;
 pub(crate) use put::{known, put};
 
@@ -170,6 +171,8 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         text_hash: Hash(row.get(8)?).to_string(),
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
+        score: None,
+        matched_by: None,
     })
 }
 
@@ -189,6 +192,23 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SegmentId) -> DbResult<O
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id.as_str()])?;
     rows.next()?.map(|row| read(row, None)).transpose()
+}
+
+/// A segment with as much of its text as is wanted.
+pub(crate) fn read_by_key(db: &Connection, key: i64, preview: Option<usize>) -> DbResult<Option<Segment>> {
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.key = ?1"))?;
+    let mut rows = statement.query(params![key])?;
+    rows.next()?.map(|row| read(row, preview)).transpose()
+}
+
+/// Projects that have a segment.
+pub(crate) fn kept_projects(db: &Connection, scope: &Scope) -> DbResult<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT key FROM project AS p WHERE space = ?1
+             AND EXISTS (SELECT 1 FROM usage WHERE project = p.key AND tier <> 'archive' AND segment_count > 0)",
+    )?;
+    let keys = statement.query_map(params![scope.space], |row| row.get(0))?;
+    Ok(keys.collect::<Result<_, _>>()?)
 }
 
 pub(crate) fn list_projects(db: &Connection, scope: &Scope) -> DbResult<Vec<ProjectId>> {

@@ -182,6 +182,27 @@ pub(crate) async fn run(
                 AnalyzeUsage { project_id: project, context_descriptors: None, task_id: task, token_limit: limit };
             out.print(&engine.analyze_usage(scope, request).await?, show_usage)
         }
+        Command::Projects => out.print(&engine.list_projects(scope).await?, |list| {
+            if list.projects.is_empty() {
+                return "No project has segments yet.".to_owned();
+            }
+            list.projects.iter().map(|id| format!("{id}\n")).collect()
+        }),
+        command @ (Command::Stash(_) | Command::Search { .. } | Command::Retrieve { .. }) => {
+            run_on_stash(command, engine, scope, out, project).await
+        }
+        command => run_collection(command, engine, scope, out, project).await,
+    }
+}
+
+async fn run_on_stash(
+    command: Command,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    project: ProjectId,
+) -> anyhow::Result<()> {
+    match command {
         Command::Stash(which) => {
             let request = StashSegments { project_id: Some(project), filters: which.filters(), query: which.query };
             out.print(&engine.stash_segments(scope, request).await?, |stashed| {
@@ -227,6 +248,18 @@ pub(crate) async fn run(
                 format!("{}\n{}", segments(&found.retrieved_segments, full), moved.unwrap_or_default())
             })
         }
+        _ => unreachable!("the caller chooses"),
+    }
+}
+
+async fn run_collection(
+    command: Command,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    project: ProjectId,
+) -> anyhow::Result<()> {
+    match command {
         Command::Gc { task, target, action, limit } => {
             let request = AnalyzeGarbage {
                 project_id: project,
@@ -266,12 +299,7 @@ pub(crate) async fn run(
                 format!("unpinned {segments}{}{}", undo(&unpinned.operation_id), show_errors(&unpinned.errors))
             })
         }
-        Command::Projects => out.print(&engine.list_projects(scope).await?, |list| {
-            if list.projects.is_empty() {
-                return "No project has segments yet.".to_owned();
-            }
-            list.projects.iter().map(|id| format!("{id}\n")).collect()
-        }),
+        _ => unreachable!("the caller chooses"),
     }
 }
 

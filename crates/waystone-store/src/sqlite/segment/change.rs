@@ -112,13 +112,15 @@ fn append(
     append_and_publish(db, scope, &operation)
 }
 
+type Known = (Image, SegmentId);
+
 /// The segments with these ids, each once, and the ids that the project does not have.
 fn find_all(
     db: &Connection,
     scope: &Scope,
     project: &ProjectRow,
     ids: &[SegmentId],
-) -> DbResult<(Vec<(Image, SegmentId)>, Vec<SegmentId>)> {
+) -> DbResult<(Vec<Known>, Vec<SegmentId>)> {
     let sql = format!("SELECT {IMAGE} FROM segment AS s WHERE s.space = ?1 AND s.id = ?2 AND s.project = ?3");
     let mut statement = db.prepare_cached(&sql)?;
     let (mut found, mut unknown) = (Vec::new(), Vec::new());

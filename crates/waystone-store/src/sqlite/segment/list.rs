@@ -9,7 +9,7 @@ use crate::sqlite::cursor;
 use crate::sqlite::error::DbResult;
 
 /// The filters, as text that is always the same: what was not given is NULL and lets everything pass.
-pub(super) const FILTERS: &str = "
+pub(crate) const FILTERS: &str = "
     s.space = :space
     AND (:task IS NULL OR s.task = :task)
     AND (:task_id IS NULL OR s.task IN (SELECT key FROM task WHERE id = :task_id))
@@ -21,24 +21,13 @@ pub(super) const FILTERS: &str = "
                     WHERE wanted.value NOT IN (SELECT value FROM json_each(s.tags)))";
 
 /// Runs a statement that has [`FILTERS`] and `:project`.
-pub(super) fn bind<'a>(
+pub(crate) fn bind<'a>(
     statement: &'a mut CachedStatement<'_>,
     scope: &Scope,
     project: Option<i64>,
     task: Option<i64>,
     filters: &SegmentFilters,
 ) -> DbResult<Rows<'a>> {
-    bind_filters(statement, scope, project, task, filters)?;
-    Ok(statement.raw_query())
-}
-
-fn bind_filters(
-    statement: &mut CachedStatement<'_>,
-    scope: &Scope,
-    project: Option<i64>,
-    task: Option<i64>,
-    filters: &SegmentFilters,
-) -> DbResult<()> {
     let tags = serde_json::json!(filters.tags).to_string();
     let (task_id, kind) = (filters.task_id.as_ref().map(|id| id.as_str()), filters.kind.map(|kind| kind.as_str()));
     let (after, before) = (filters.created_after.map(|at| at.ms()), filters.created_before.map(|at| at.ms()));
@@ -58,7 +47,7 @@ fn bind_filters(
             statement.raw_bind_parameter(index, value)?;
         }
     }
-    Ok(())
+    Ok(statement.raw_query())
 }
 
 /// What all segments of a list are in.
@@ -76,9 +65,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> D
         None => find_project(db, scope, &select.first)?.map(|project| project.key),
     };
     let mut page = read_page(db, scope, select, &place, own)?;
-    if select.words.is_empty() {
-        (page.total, page.tokens) = count(db, scope, select, &place)?;
-    }
+    (page.total, page.tokens) = count(db, scope, select, &place)?;
     page.task = task_id(db, place.within.task())?;
     page.changed = match (&place.project, place.within.task()) {
         (_, Some(task)) => Some(changed(db, task)?),
@@ -107,7 +94,7 @@ fn changed(db: &Connection, task: i64) -> DbResult<waystone_core::clock::Timesta
 /// Raises the numbers of one project above those of all others.
 const OWN_FIRST: i64 = 1 << 62;
 
-/// The page; and if words are wanted, how many have them, since every text must be looked at for that.
+/// One page.
 fn read_page(
     db: &Connection,
     scope: &Scope,
@@ -126,57 +113,30 @@ fn read_page(
         (None, true) => 0,
         (given, _) => cursor::read(given.as_deref())?,
     };
-    // Words are looked for in every text, also in those before the cursor: they count.
-    let looks_at_all = !select.words.is_empty();
-    let boundary = if looks_at_all && select.is_ascending {
-        -1
-    } else if looks_at_all {
-        i64::MAX
-    } else {
-        start
-    };
-    let limit = if looks_at_all { -1 } else { i64::from(select.limit) + 1 };
+    let limit = i64::from(select.limit) + 1;
     let mut statement = db.prepare_cached(&sql)?;
-    for (name, value) in
-        [(":own", own), (":raise", Some(OWN_FIRST)), (":cursor", Some(boundary)), (":limit", Some(limit))]
+    for (name, value) in [(":own", own), (":raise", Some(OWN_FIRST)), (":cursor", Some(start)), (":limit", Some(limit))]
     {
         if let Some(index) = statement.parameter_index(name)? {
             statement.raw_bind_parameter(index, value)?;
         }
     }
-    bind_filters(
-        &mut statement,
-        scope,
-        place.project.as_ref().map(|project| project.key),
-        place.within.task(),
-        &select.filters,
-    )?;
-    let mut rows = statement.raw_query();
+    let project = place.project.as_ref().map(|project| project.key);
+    let mut rows = bind(&mut statement, scope, project, place.within.task(), &select.filters)?;
     let (mut page, mut last, mut has_more) = (SegmentPage::default(), None, false);
     while let Some(row) = rows.next()? {
-        if looks_at_all && !select.words.are_in(row.get_ref(18)?.as_str().unwrap_or_default()) {
-            continue;
+        has_more = page.segments.len() == select.limit as usize;
+        if !has_more {
+            last = Some(row.get(20)?);
+            page.segments.push(read(row, select.preview)?);
         }
-        let number: i64 = row.get(20)?;
-        page.total += 1;
-        page.tokens += row.get::<_, u64>(6)?;
-        let is_before = if select.is_ascending { number <= start } else { number >= start };
-        if looks_at_all && is_before && select.cursor.is_some() {
-            continue;
-        }
-        if page.segments.len() == select.limit as usize {
-            has_more = true;
-            continue;
-        }
-        last = Some(number);
-        page.segments.push(read(row, select.preview)?);
     }
     page.next_cursor = last.filter(|_| has_more).map(cursor::write);
     Ok(page)
 }
 
 /// The condition that the index is chosen by.
-pub(super) fn place_of(has_project: bool, has_task: bool, tiers: &[Tier]) -> &'static str {
+pub(crate) fn place_of(has_project: bool, has_task: bool, tiers: &[Tier]) -> &'static str {
     match (has_project, has_task, tiers) {
         (true, true, [Tier::Working]) => "s.task = :task AND s.tier = 'working' AND +s.project = :project",
         (true, true, [Tier::Stashed]) => "s.task = :task AND s.tier = 'stashed' AND +s.project = :project",

@@ -60,6 +60,7 @@ pub(crate) fn purge(db: &Connection, before: Timestamp, limit: usize, at: Timest
     }
     for segment in &old {
         sums.remove(segment.project_key, &segment.counted);
+        db.prepare_cached("DELETE FROM segment_word WHERE rowid = ?1")?.execute(params![segment.key])?;
         db.prepare_cached("DELETE FROM segment WHERE key = ?1")?.execute(params![segment.key])?;
         db.prepare_cached("UPDATE space SET size_bytes = size_bytes - ?2 WHERE space = ?1")?
             .execute(params![segment.space, segment.size_bytes])?;

@@ -1,0 +1,140 @@
+//! The part of the store that is about segments: each method hands one function to the writer or to a reader.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use waystone_core::Result;
+use waystone_core::api::{
+    ListOperations, ListSnapshots, OperationPage, Segment, SegmentType, Snapshot, SnapshotPage, Task, UndoneOperation,
+};
+use waystone_core::canon::Hash;
+use waystone_core::clock::Timestamp;
+use waystone_core::id::{PlanId, ProjectId, SegmentId, SnapshotId, TaskId};
+use waystone_core::store::{
+    Candidates, ChangeSegments, Changed, FindCandidates, NewSegments, Plan, Put, Restored, Roots, Scope, SegmentPage,
+    SegmentStore, SelectSegments, Undo, Usage, WhichSnapshot, WhichTask,
+};
+
+use crate::sqlite::{Sqlite, garbage, operation, search, segment, task, usage};
+
+#[async_trait]
+impl SegmentStore for Sqlite {
+    async fn known_texts(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        texts: Vec<(SegmentType, Hash)>,
+    ) -> Result<Vec<bool>> {
+        let (scope, project) = (scope.clone(), project.clone());
+        self.readers.read(move |db| segment::known(db, &scope, &project, &texts)).await
+    }
+
+    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
+        let scope = scope.clone();
+        self.writer.write(move |db| segment::put(db, &scope, &new)).await
+    }
+
+    async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
+        let scope = scope.clone();
+        self.readers.read(move |db| segment::list(db, &scope, &select)).await
+    }
+
+    async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
+        let (scope, meanings) = (scope.clone(), Arc::clone(&self.meanings));
+        self.readers.read(move |db| search::search(db, &scope, &meanings, &select)).await
+    }
+
+    async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| segment::find(db, &scope, &id)).await
+    }
+
+    async fn sum_usage(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: &WhichTask,
+        roots: Option<Roots>,
+    ) -> Result<Usage> {
+        let (scope, project, task) = (scope.clone(), project.clone(), task.clone());
+        self.readers.read(move |db| usage::sum(db, &scope, &project, &task, roots.as_ref())).await
+    }
+
+    async fn find_candidates(&self, scope: &Scope, find: FindCandidates) -> Result<Candidates> {
+        let scope = scope.clone();
+        self.readers.read(move |db| garbage::find(db, &scope, &find)).await
+    }
+
+    async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()> {
+        let scope = scope.clone();
+        self.writer.write(move |db| garbage::keep_plan(db, &scope, &plan)).await
+    }
+
+    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| garbage::find_plan(db, &scope, &id, now)).await
+    }
+
+    async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {
+        let scope = scope.clone();
+        self.writer.write(move |db| segment::change(db, &scope, &change)).await
+    }
+
+    async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| segment::list_projects(db, &scope)).await
+    }
+
+    async fn set_current_task(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        at: Timestamp,
+    ) -> Result<(Option<TaskId>, Option<i64>)> {
+        let (scope, project, task) = (scope.clone(), project.clone(), task.cloned());
+        self.writer.write(move |db| task::set_current(db, &scope, &project, task.as_ref(), at)).await
+    }
+
+    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>> {
+        let (scope, project) = (scope.clone(), project.clone());
+        self.readers.read(move |db| task::list(db, &scope, &project, limit)).await
+    }
+
+    async fn add_snapshot(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        id: SnapshotId,
+        name: Option<&str>,
+        at: Timestamp,
+    ) -> Result<Snapshot> {
+        let (scope, project) = (scope.clone(), project.clone());
+        let (task, name) = (task.cloned(), name.map(str::to_owned));
+        let add =
+            move |db: &Connection| task::add_snapshot(db, &scope, &project, task.as_ref(), &id, name.as_deref(), at);
+        self.writer.write(add).await
+    }
+
+    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage> {
+        let (scope, project, filter) = (scope.clone(), project.clone(), filter.clone());
+        self.readers.read(move |db| task::list_snapshots(db, &scope, &project, &filter)).await
+    }
+
+    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
+        let (scope, which) = (scope.clone(), which.clone());
+        self.writer.write(move |db| task::restore_snapshot(db, &scope, &which, at)).await
+    }
+
+    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
+        let (scope, filter) = (scope.clone(), filter.clone());
+        self.readers.read(move |db| operation::list(db, &scope, &filter)).await
+    }
+
+    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
+        let (scope, which) = (scope.clone(), which.clone());
+        self.writer.write(move |db| operation::undo(db, &scope, &which, at)).await
+    }
+}
