@@ -295,7 +295,7 @@ pub struct ListSegments {
     /// Return long texts whole.
     #[serde(default)]
     pub full: bool,
-    /// All of the project, whatever task is current.
+    /// Without task_id: all of the project, whatever task is current.
     #[serde(default)]
     pub all_tasks: bool,
 }
@@ -306,9 +306,6 @@ impl ListSegments {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.all_tasks && self.task_id.is_some() {
-            return Err(Error::InvalidInput("give either task_id or all_tasks".to_owned()));
-        }
         check_limit(self.limit)
     }
 }
