@@ -57,7 +57,8 @@ CREATE INDEX segment_by_task_age ON segment (task, tier, created_at_ms) WHERE ta
 CREATE INDEX segment_archived ON segment (archived_at_ms) WHERE archived_at_ms IS NOT NULL;
 -- From here on what garbage collection starts at is found: what must stay.
 -- All that the order of pruning depends on, so that the rows need not be read.
-CREATE INDEX segment_candidate ON segment (project, task, type, touched_at_ms, mentions, survived, entered_seq, tokens, topic)
+CREATE INDEX segment_candidate ON segment
+    (project, tier, pinned, task, type, touched_at_ms, mentions, survived, entered_seq, tokens, topic)
     WHERE tier = 'working' AND pinned = 0;
 CREATE INDEX segment_pinned ON segment (project) WHERE pinned = 1;
 CREATE INDEX segment_message ON segment (project, touched_at_ms, seq) WHERE type = 'message' AND tier = 'working';

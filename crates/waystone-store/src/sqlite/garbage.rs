@@ -155,7 +155,7 @@ fn collections(db: &Connection, project: &ProjectRow) -> DbResult<Vec<i64>> {
 /// How many segments refer to each.
 fn refs(db: &Connection, project: &ProjectRow) -> DbResult<HashMap<i64, u64>> {
     let mut statement = db.prepare_cached(
-        "SELECT r.target, count(*) FROM segment_ref AS r JOIN segment AS f ON f.key = r.source
+        "SELECT r.target, count(*) FROM segment_ref AS r CROSS JOIN segment AS f ON f.key = r.source
          WHERE f.project = ?1 AND f.tier <> 'archive' GROUP BY r.target",
     )?;
     let counts = statement.query_map(params![project.key], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -7,14 +7,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
-use waystone_core::api::Segment;
+use waystone_core::api::{Segment, SegmentFilters};
 use waystone_core::meaning::{Frequencies, Piece, Vector, dot, norm, pieces};
 use waystone_core::search::{Found, NEAREST, join, wanted};
 use waystone_core::store::{Scope, SegmentPage, SelectSegments};
 
 use super::cursor;
 use super::error::{DbResult, unreadable};
-use super::segment::{bind, find_project, kept_projects, place_of, read_by_key};
+use super::segment::{FILTERS, bind, find_project, kept_projects, place_of, read_by_key};
 
 /// As many of the nearest count as matches.
 const NEAREST_COUNTED: usize = 50;
@@ -152,11 +152,12 @@ fn search_project(
 
 /// The segments that pass the filters.
 fn allowed(db: &Connection, scope: &Scope, select: &SelectSegments, project: i64) -> DbResult<HashSet<i64>> {
-    let sql = format!(
-        "SELECT s.key FROM segment AS s WHERE {} AND {}",
-        place_of(true, false, select.tiers),
-        super::segment::FILTERS
-    );
+    let place = place_of(true, false, select.tiers);
+    // Without filters the index alone answers.
+    let sql = match select.filters == SegmentFilters::default() {
+        true => format!("SELECT s.key FROM segment AS s WHERE {place}"),
+        false => format!("SELECT s.key FROM segment AS s WHERE {place} AND {FILTERS}"),
+    };
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = bind(&mut statement, scope, Some(project), None, &select.filters)?;
     let mut keys = HashSet::new();
