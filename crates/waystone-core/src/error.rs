@@ -32,11 +32,11 @@ pub enum Error {
     SegmentNotFound(Vec<SegmentId>),
     #[error("{} pinned and cannot be pruned; nothing was changed", are(.0.len()))]
     SegmentsPinned(Vec<SegmentId>),
-    #[error("there is no plan `{0}` of this project; one is kept for a day")]
+    #[error("there is no plan `{0}` of this project; one is kept for a day, or until it is carried out")]
     PlanNotFound(PlanId),
     #[error("there is no snapshot `{0}`")]
     SnapshotNotFound(SnapshotId),
-    #[error("project `{0}` has no snapshot")]
+    #[error("there is no snapshot of the current task of project `{0}`")]
     NoSnapshot(ProjectId),
     #[error("there is no operation `{0}`")]
     OperationNotFound(OperationId),

@@ -105,7 +105,8 @@ pub fn join(
         (entry.score, entry.by_words) = (WORDS * score / best, true);
     }
     let high = nearest.first().map_or(0.0, |(_, near)| *near);
-    let low = nearest.last().map_or(0.0, |(_, near)| near.max(0.0));
+    // With fewer than there could be, all that are near at all count.
+    let low = nearest.get(NEAREST).map_or(0.0, |(_, near)| near.max(0.0));
     for (place, near) in nearest.iter().filter(|(_, near)| *near > low) {
         let entry = found.entry(*place).or_insert_with(|| new(*place));
         entry.score += (1.0 - WORDS) * (near - low) / (high - low);
@@ -167,7 +168,7 @@ mod tests {
             let at = |offset: i64| usize::try_from(place as i64 + offset).ok();
             [[at(-1), at(1)], [at(-2), at(2)]]
         };
-        let found = join(&[(10, 2.0), (20, 1.0)], &[(30, 0.9), (20, 0.6), (40, 0.3)], beside);
+        let found = join(&[(10, 2.0), (20, 1.0)], &[(30, 0.9), (20, 0.45), (40, -0.3)], beside);
         let score = |place: usize| found.iter().find(|found| found.place == place).map(|found| found.score);
         let near = |a: Option<f32>, b: f32| assert!((a.unwrap() - b).abs() < 1e-5, "{a:?} {b}");
         assert_eq!((found[0].place, found[0].by_words, found[0].by_meaning), (10, true, false));
@@ -176,7 +177,7 @@ mod tests {
         near(score(30), 0.2);
         near(score(11), 0.35 * 0.8);
         near(score(8), 0.25 * 0.8);
-        assert_eq!(score(40), None, "the last of the nearest only says how near the others are");
+        assert_eq!(score(40), None, "it is not near at all");
         assert_eq!(score(13), None);
         assert!(join(&[], &[], beside).is_empty());
     }

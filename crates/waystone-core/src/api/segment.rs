@@ -215,6 +215,10 @@ impl PutSegments {
         if count > Self::TEXTS_MAX {
             return Err(Error::InvalidInput(format!("{count} texts are given, at most {} are taken", Self::TEXTS_MAX)));
         }
+        let said = self.messages.iter().flatten().map(|message| &message.content);
+        if self.text.iter().chain(self.texts.iter().flatten()).chain(said).any(|text| text.trim().is_empty()) {
+            return Err(Error::InvalidInput("a text is empty".to_owned()));
+        }
         check_tags(&self.tags)?;
         check_path(self.file_path.as_deref())?;
         self.messages.iter().flatten().try_for_each(SaidMessage::check)?;

@@ -40,6 +40,7 @@ pub(super) struct Outcome {
     ids: Vec<crate::id::SegmentId>,
     added: u64,
     tokens_added: u64,
+    elsewhere: u64,
     operation: Option<i64>,
 }
 
@@ -64,6 +65,10 @@ impl Engine {
                 format!("{touched} of the texts were known: they keep the task, tags, topic and file they had")
             }),
         );
+        warnings.extend((put.elsewhere > 0).then(|| {
+            let count = put.elsewhere;
+            format!("{count} of the texts were known and stay where they are: stashed, or in another task")
+        }));
         Ok(PutReply {
             touched,
             segment_ids: put.ids,
@@ -118,8 +123,8 @@ impl Engine {
         });
         loop {
             match self.store.put_segments(scope, Arc::clone(&new)).await? {
-                Put::Done { ids, added, tokens_added, operation } => {
-                    return Ok(Outcome { ids, added, tokens_added, operation });
+                Put::Done { ids, added, tokens_added, elsewhere, operation } => {
+                    return Ok(Outcome { ids, added, tokens_added, elsewhere, operation });
                 }
                 Put::TokensWanted => {
                     let all = Arc::make_mut(&mut new);

@@ -11,6 +11,8 @@ use crate::id::{ProjectId, SegmentId};
 use crate::store::{Change, ChangeSegments, Scope, SegmentPage, SelectSegments, WhichSegments, WhichTask};
 use crate::words::Words;
 
+/// What fits less than this share of what fits best is found, but not retrieved.
+const RETRIEVED_SHARE: f64 = 0.3;
 /// As many ids stand in a reply.
 const IDS_LISTED_MAX: usize = 10_000;
 
@@ -59,6 +61,8 @@ impl Engine {
         let look = Look { limit: request.limit, cursor: None, full: request.full };
         let found = self.look_in_stash(scope, Some(project.clone()), request.query.as_deref(), &filters, look).await?;
         let (mut segments, mut moved, mut operation) = (found.segments, None, None);
+        let best = segments.first().and_then(|segment| segment.score).unwrap_or(0.0);
+        segments.retain(|segment| segment.score.is_none_or(|score| score >= RETRIEVED_SHARE * best));
         if request.move_to_active {
             let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
             let which = WhichSegments::Ids(ids);

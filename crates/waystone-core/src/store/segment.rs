@@ -67,6 +67,8 @@ pub enum Put {
         ids: Vec<SegmentId>,
         added: u64,
         tokens_added: u64,
+        /// How many that were known are not where the others are: stashed, or in another task.
+        elsewhere: u64,
         operation: Option<i64>,
     },
     /// Nothing was put: one is new after all, and its tokens are not counted.

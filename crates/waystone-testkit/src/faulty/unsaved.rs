@@ -24,6 +24,7 @@ pub(super) fn put(new: &NewSegments) -> Put {
         ids: new.segments.iter().map(|segment| segment.id.clone()).collect(),
         added: new.segments.len() as u64,
         tokens_added: new.segments.iter().filter_map(|segment| segment.tokens).sum(),
+        elsewhere: 0,
         operation: None,
     }
 }

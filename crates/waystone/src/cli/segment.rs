@@ -15,7 +15,7 @@ use waystone_core::id::{PlanId, ProjectId, SegmentId, TaskId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
-use super::render::{Out, confirm, count, plain_text};
+use super::render::{Out, count, plain_text};
 use garbage::{Action, show_errors, show_garbage, show_pruned, show_usage};
 use list::{List, more, segments};
 use put::Put;
@@ -40,7 +40,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TOKENS")]
         limit: Option<u64>,
     },
-    /// Move segments out of the window into the stash
+    /// Move segments out of the window into the stash; all of them if nothing says which
     Stash(Which),
     /// Search the stash
     Search {
@@ -59,7 +59,7 @@ pub(crate) enum Command {
         #[arg(long)]
         full: bool,
     },
-    /// Print stashed segments, and move them back into the window
+    /// Print stashed segments that fit, and with --move-to-active bring them back into the window
     Retrieve {
         #[command(flatten)]
         which: Which,
@@ -121,7 +121,7 @@ pub(crate) enum Command {
 /// Which segments, by words and by what is known of them.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Words and "quoted phrases" that must all occur
+    /// What to look for; to be stashed, a text must have every word and "quoted phrase" of it
     query: Option<String>,
     /// Only of this file
     #[arg(long)]
@@ -227,7 +227,13 @@ async fn run_on_stash(
                     return "Nothing is stashed that fits.".to_owned();
                 }
                 let more = more(found.next_cursor.as_deref());
-                format!("{}\n{} found\n{more}", segments(&found.segments, full), found.total_matches)
+                {
+                    let (rows, total) = (found.segments.len(), found.total_matches);
+                    format!(
+                        "{}\n{rows} shown, {total} have its words or meaning\n{more}",
+                        segments(&found.segments, full)
+                    )
+                }
             })
         }
         Command::Retrieve { which, move_to_active, limit, full } => {
@@ -274,15 +280,17 @@ async fn run_collection(
         }
         Command::Prune { segments, plan, action, yes } => {
             let action = action.map(PruneAction::from);
+            // What a plan does is not known here: without an action, deleting must have been said.
+            let confirm = yes || action.is_some();
             if action == Some(PruneAction::Delete) && !yes {
                 let what = match plan {
                     Some(_) => "the segments of the plan".to_owned(),
                     None => count(segments.len() as u64, "segment"),
                 };
-                confirm(&what, &format!("They are hidden and kept for {GRACE_DAYS} days."))?;
+                super::render::confirm(&what, &format!("They are hidden and kept for {GRACE_DAYS} days."))?;
             }
             let segment_ids = plan.is_none().then_some(segments);
-            let request = PruneSegments { project_id: project, segment_ids, plan_id: plan, action, confirm: true };
+            let request = PruneSegments { project_id: project, segment_ids, plan_id: plan, action, confirm };
             out.print(&engine.prune_segments(scope, request).await?, show_pruned)
         }
         Command::Pin { segments } => {

@@ -107,6 +107,7 @@ async fn a_plan_frees_its_target_and_hardly_more_or_says_by_how_much_not() {
         assert_eq!(plan.stash_segments.len() as u64, plan.segment_count);
         assert!(!plan.stash_segments.iter().any(|id| id.as_str() == kept) && plan.delete_segments.is_empty());
         let pruned = prune(&h, json!({ "plan_id": plan.plan_id })).await.unwrap();
+        assert!(prune(&h, json!({ "plan_id": plan.plan_id })).await.is_err(), "it is done");
         assert_eq!((pruned.tokens_freed, &pruned.pruned_segments), (freed, &plan.stash_segments));
         undo(&h, json!({})).await.unwrap();
     }

@@ -185,3 +185,26 @@ async fn a_query_without_a_word_selects_nothing() {
     assert_eq!(refused.to_string(), "query has no word to look for");
     assert_eq!(stash(&h, json!({ "query": " " })).await.unwrap().segments_matched, 1, "blank is no query");
 }
+
+#[tokio::test]
+async fn the_only_one_there_is_found_by_its_meaning_and_what_hardly_fits_is_not_retrieved() {
+    let h = Harness::new();
+    let puppy = add_one(&h, json!({ "text": "The puppy chased a cat", "stash": true })).await;
+    let found = search(&h, json!({ "query": "dog" })).await.unwrap();
+    assert_eq!((ids(&found.segments), found.total_matches), (vec![puppy.clone()], 1));
+    add(&h, json!({ "texts": ["invoice totals of March", "the disk is full"], "stash": true, "task_id": "t" })).await;
+    let moved = retrieve(&h, json!({ "query": "puppy", "move_to_active": true })).await.unwrap();
+    assert_eq!(json!(moved.moved_to_active), json!([puppy]));
+}
+
+#[tokio::test]
+async fn who_puts_a_text_that_is_elsewhere_is_told_so() {
+    let h = Harness::new();
+    add(&h, json!({ "text": "known", "task_id": "t" })).await;
+    let told = async |request: Value| super::put(&h, request).await.unwrap().warnings.join("; ");
+    assert_eq!(told(json!({ "text": "new" })).await, "");
+    assert!(told(json!({ "text": "known" })).await.contains("in another task"));
+    assert_eq!(super::put(&h, json!({ "text": " \n" })).await.unwrap_err().to_string(), "a text is empty");
+    stash(&h, json!({ "query": "new" })).await.unwrap();
+    assert!(told(json!({ "text": "new" })).await.contains("stashed"));
+}

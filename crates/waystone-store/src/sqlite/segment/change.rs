@@ -76,6 +76,10 @@ pub(crate) fn change(db: &Connection, scope: &Scope, request: &ChangeSegments) -
     if changed.done.is_empty() && changed.pinned.is_empty() && !changed.unknown.is_empty() {
         return Err(Error::SegmentNotFound(changed.unknown).into());
     }
+    if let Some(plan) = &request.plan {
+        db.prepare_cached("DELETE FROM plan WHERE space = ?1 AND id = ?2")?
+            .execute(params![scope.space, plan.as_str()])?;
+    }
     let Some(project) = project.filter(|_| !moves.is_empty()) else { return Ok(changed) };
     let told: Vec<&SegmentId> = moves.iter().map(|(.., id)| id).take(IDS_TOLD_MAX).collect();
     let seq = append(db, scope, request, &told, moves.len(), changed.tokens)?;

@@ -118,7 +118,12 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
         }
     }
     touch_place(db, project.key, task, new.at)?;
-    Ok(Put::Done { ids: ids_of(&steps), added, tokens_added, operation })
+    let is_elsewhere = |step: &&Step<'_>| match step {
+        Step::Touch { image, .. } => image.task != task || !new.stash && goal(image, new).0 != Tier::Working,
+        Step::Add { .. } | Step::Same(_) => false,
+    };
+    let elsewhere = steps.iter().filter(is_elsewhere).count() as u64;
+    Ok(Put::Done { ids: ids_of(&steps), added, tokens_added, elsewhere, operation })
 }
 
 /// Where a known segment is to be: out of the archive again, and where the request asks for it pinned or stashed.
