@@ -40,6 +40,17 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TOKENS")]
         limit: Option<u64>,
     },
+    #[command(flatten)]
+    Stash(OnStash),
+    #[command(flatten)]
+    Garbage(Garbage),
+    /// List projects that have segments
+    Projects,
+}
+
+/// What is done with the stash.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OnStash {
     /// Move segments out of the window into the stash; all of them if nothing says which
     Stash(Which),
     /// Search the stash
@@ -73,6 +84,11 @@ pub(crate) enum Command {
         #[arg(long)]
         full: bool,
     },
+}
+
+/// What leaves the window, and what stays.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Garbage {
     /// Show what may leave the window, and plan what does
     Gc {
         /// Only this task's segments
@@ -114,8 +130,6 @@ pub(crate) enum Command {
         #[arg(required = true)]
         segments: Vec<SegmentId>,
     },
-    /// List projects that have segments
-    Projects,
 }
 
 /// Which segments, by words and by what is known of them.
@@ -188,22 +202,20 @@ pub(crate) async fn run(
             }
             list.projects.iter().map(|id| format!("{id}\n")).collect()
         }),
-        command @ (Command::Stash(_) | Command::Search { .. } | Command::Retrieve { .. }) => {
-            run_on_stash(command, engine, scope, out, project).await
-        }
-        command => run_collection(command, engine, scope, out, project).await,
+        Command::Stash(command) => run_on_stash(command, engine, scope, out, project).await,
+        Command::Garbage(command) => run_collection(command, engine, scope, out, project).await,
     }
 }
 
 async fn run_on_stash(
-    command: Command,
+    command: OnStash,
     engine: &Engine,
     scope: &Scope,
     out: &Out,
     project: ProjectId,
 ) -> anyhow::Result<()> {
     match command {
-        Command::Stash(which) => {
+        OnStash::Stash(which) => {
             let request = StashSegments { project_id: Some(project), filters: which.filters(), query: which.query };
             out.print(&engine.stash_segments(scope, request).await?, |stashed| {
                 let segments = count(stashed.stashed_segments.len() as u64, "segment");
@@ -218,7 +230,7 @@ async fn run_on_stash(
                 )
             })
         }
-        Command::Search { which, all, limit, cursor, full } => {
+        OnStash::Search { which, all, limit, cursor, full } => {
             let filters = which.filters();
             let project_id = (!all).then_some(project);
             let request = SearchStashed { project_id, query: which.query, filters, limit, cursor, full };
@@ -227,16 +239,11 @@ async fn run_on_stash(
                     return "Nothing is stashed that fits.".to_owned();
                 }
                 let more = more(found.next_cursor.as_deref());
-                {
-                    let (rows, total) = (found.segments.len(), found.total_matches);
-                    format!(
-                        "{}\n{rows} shown, {total} have its words or meaning\n{more}",
-                        segments(&found.segments, full)
-                    )
-                }
+                let (rows, total) = (found.segments.len(), found.total_matches);
+                format!("{}\n{rows} shown, {total} have its words or meaning\n{more}", segments(&found.segments, full))
             })
         }
-        Command::Retrieve { which, move_to_active, limit, full } => {
+        OnStash::Retrieve { which, move_to_active, limit, full } => {
             let filters = which.filters();
             let request =
                 RetrieveStashed { project_id: Some(project), query: which.query, filters, move_to_active, limit, full };
@@ -254,19 +261,18 @@ async fn run_on_stash(
                 format!("{}\n{}", segments(&found.retrieved_segments, full), moved.unwrap_or_default())
             })
         }
-        _ => unreachable!("the caller chooses"),
     }
 }
 
 async fn run_collection(
-    command: Command,
+    command: Garbage,
     engine: &Engine,
     scope: &Scope,
     out: &Out,
     project: ProjectId,
 ) -> anyhow::Result<()> {
     match command {
-        Command::Gc { task, target, action, limit } => {
+        Garbage::Gc { task, target, action, limit } => {
             let request = AnalyzeGarbage {
                 project_id: project,
                 context_descriptors: None,
@@ -278,7 +284,7 @@ async fn run_collection(
             let found = engine.analyze_garbage(scope, request).await?;
             out.print(&found, show_garbage)
         }
-        Command::Prune { segments, plan, action, yes } => {
+        Garbage::Prune { segments, plan, action, yes } => {
             let action = action.map(PruneAction::from);
             // What a plan does is not known here: without an action, deleting must have been said.
             let confirm = yes || action.is_some();
@@ -293,21 +299,20 @@ async fn run_collection(
             let request = PruneSegments { project_id: project, segment_ids, plan_id: plan, action, confirm };
             out.print(&engine.prune_segments(scope, request).await?, show_pruned)
         }
-        Command::Pin { segments } => {
+        Garbage::Pin { segments } => {
             let request = PinSegments { project_id: project, segment_ids: segments };
             out.print(&engine.pin_segments(scope, request).await?, |pinned| {
                 let segments = count(pinned.pinned_segments.len() as u64, "segment");
                 format!("pinned {segments}{}{}", undo(&pinned.operation_id), show_errors(&pinned.errors))
             })
         }
-        Command::Unpin { segments } => {
+        Garbage::Unpin { segments } => {
             let request = PinSegments { project_id: project, segment_ids: segments };
             out.print(&engine.unpin_segments(scope, request).await?, |unpinned| {
                 let segments = count(unpinned.unpinned_segments.len() as u64, "segment");
                 format!("unpinned {segments}{}{}", undo(&unpinned.operation_id), show_errors(&unpinned.errors))
             })
         }
-        _ => unreachable!("the caller chooses"),
     }
 }
 
