@@ -31,8 +31,8 @@ async def tools_have_schemas_and_annotations(client):
     for name, tool in tools.items():
         assert tool.input_schema["type"] == "object" and tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object" and tool.description and tool.title
-        assert tool.annotations.read_only_hint is (name in READING)
-        assert tool.annotations.destructive_hint is False
+        assert bool(tool.annotations.read_only_hint) is (name in READING)
+        assert name in READING or tool.annotations.destructive_hint is False
 
 
 async def call(client, tool, **arguments):

@@ -37,7 +37,7 @@ pub use guard::Guard;
 use reply::HttpError;
 use route::Route;
 
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, ToolSet};
 use crate::turn::Turns;
 
 /// Every route there is, besides `/mcp`.
@@ -74,12 +74,18 @@ pub struct Http {
     /// Turns true when the server is to end: streams then end too.
     stopping: watch::Receiver<bool>,
     turns: Turns,
+    tools: ToolSet,
 }
 
 impl Http {
     pub fn new(engine: Engine, user: &str, stopping: watch::Receiver<bool>) -> Self {
         let turns = Turns::new(engine.limits());
-        Self { engine, user: user.into(), stopping, turns }
+        Self { engine, user: user.into(), stopping, turns, tools: ToolSet::All }
+    }
+
+    /// With these tools for agents.
+    pub fn with_tools(self, tools: ToolSet) -> Self {
+        Self { tools, ..self }
     }
 
     fn scope(&self) -> Scope {
@@ -88,7 +94,7 @@ impl Http {
 
     /// Everything: REST, MCP and documentation, behind the guard.
     pub fn router(self, guard: Guard) -> Router {
-        let mcp = Mcp::with(self.engine.clone(), &self.user, self.turns.clone());
+        let mcp = Mcp::with(self.engine.clone(), &self.user, self.tools, self.turns.clone());
         self.router_with(guard, mcp)
     }
 

@@ -48,12 +48,48 @@ const PROMISE: &str = "Waystone keeps your working context safe across restarts.
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
     workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
-    you have. Mark what must never be shortened with workflow_mark_critical. What a view left out comes back with context_expand. \
-    Capture what you read or decide with context_put; when context_analyze_usage warns, make room with context_gc_analyze and \
-    context_gc_prune. What is stashed is found with context_search_stashed; context_undo takes any of it back.";
+    you have. What a view left out comes back with context_expand. Capture what you read or decide with context_put; what is stashed is \
+    found with context_search_stashed.";
+/// What is said besides to who has all tools.
+const MORE_INSTRUCTIONS: &str = "Mark what must never be shortened with workflow_mark_critical. When context_analyze_usage warns, make \
+    room with context_gc_analyze and context_gc_prune; context_undo takes any of it back.";
+
+/// The tools of those who have little room for tools: enough to save, resume, capture and find.
+const CORE: [&str; 8] = [
+    "workflow_checkpoint_save",
+    "workflow_checkpoint_load",
+    "workflow_checkpoint_list",
+    "context_put",
+    "context_search_stashed",
+    "context_retrieve_stashed",
+    "context_expand",
+    "context_analyze_usage",
+];
+
+/// Arguments that these are not told of, though they are taken.
+const RARE: [&str; 10] = [
+    "agentId",
+    "contextRules",
+    "expectedCheckpointId",
+    "idempotencyKey",
+    "line_range",
+    "offset",
+    "parentCheckpointId",
+    "topic_id",
+    "until",
+    "workflowId",
+];
+
+/// Which tools a client is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolSet {
+    #[default]
+    All,
+    Core,
+}
 
 /// Every tool there is.
-fn tools() -> Vec<Tool> {
+fn tools(set: ToolSet) -> Vec<Tool> {
     let mut tools = Vec::new();
     tools.extend(checkpoint::tools());
     tools.extend(mark::tools());
@@ -65,6 +101,10 @@ fn tools() -> Vec<Tool> {
     tools.extend(garbage::tools());
     tools.extend(task::tools());
     tools.extend(operation::tools());
+    if set == ToolSet::Core {
+        tools.retain(|tool| CORE.contains(&tool.definition.name.as_ref()));
+        tools.iter_mut().for_each(|tool| tool.hide(&RARE));
+    }
     tools
 }
 
@@ -77,19 +117,20 @@ pub struct Mcp {
     engine: Engine,
     /// Who acts when the client does not give its name.
     user: Arc<str>,
+    set: ToolSet,
     tools: Arc<[Tool]>,
     turns: Turns,
 }
 
 impl Mcp {
-    pub fn new(engine: Engine, user: &str) -> Self {
+    pub fn new(engine: Engine, user: &str, set: ToolSet) -> Self {
         let turns = Turns::new(engine.limits());
-        Self::with(engine, user, turns)
+        Self::with(engine, user, set, turns)
     }
 
     /// The same, with turns that others take too.
-    pub(crate) fn with(engine: Engine, user: &str, turns: Turns) -> Self {
-        Self { engine, user: user.into(), tools: tools().into(), turns }
+    pub(crate) fn with(engine: Engine, user: &str, set: ToolSet, turns: Turns) -> Self {
+        Self { engine, user: user.into(), set, tools: tools(set).into(), turns }
     }
 
     /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
@@ -131,7 +172,10 @@ impl ServerHandler for Mcp {
             if warnings.is_empty() { PROMISE.to_owned() } else { format!("Warning: {}.", warnings.join("; ")) };
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("waystone", env!("CARGO_PKG_VERSION")).with_title("Waystone"))
-            .with_instructions(format!("{promise} {INSTRUCTIONS}"))
+            .with_instructions(match self.set {
+                ToolSet::All => format!("{promise} {INSTRUCTIONS} {MORE_INSTRUCTIONS}"),
+                ToolSet::Core => format!("{promise} {INSTRUCTIONS}"),
+            })
     }
 
     // The SDK would answer these with nothing found; what we do not have, we say so.

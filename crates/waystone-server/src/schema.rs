@@ -3,9 +3,116 @@
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-/// The schema of what a client sends, as models are told it, and its description apart.
+/// The schema of a tool's arguments in few words, and the tool's description apart: a model reads them in every conversation, whether it
+/// calls the tool or not. What breaks a bound that is not told is refused with a reason.
+pub(crate) fn of_arguments<T: JsonSchema>() -> (Map<String, Value>, String) {
+    let (mut schema, description) = of_request::<T>();
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            let told = property.remove("description");
+            shorten(property);
+            // The first sentence says what it is; the others are for who reads the documentation.
+            let told =
+                told.as_ref().and_then(Value::as_str).and_then(|text| text.split(". ").next()).unwrap_or_default();
+            let told = told.trim_end_matches('.');
+            let told = match members(property) {
+                Some(names) if told.is_empty() => names,
+                Some(names) => format!("{told}: {names}"),
+                None => told.to_owned(),
+            };
+            if !told.is_empty() {
+                property.insert("description".to_owned(), told.into());
+            }
+        }
+    }
+    (schema, description)
+}
+
+/// The schema of what a tool returns: the fields that are always there, each with its type. A model sees what is in them when it has called
+/// the tool.
+pub(crate) fn of_result<T: JsonSchema>() -> Map<String, Value> {
+    let (schema, _) = of_reply::<T>();
+    let fields = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let typed = |name: &str| {
+        let mut field = schema["properties"][name].as_object().cloned().unwrap_or_default();
+        let is_null = |choice: &Value| choice["type"] == "null";
+        let may_be_null = field.get("anyOf").and_then(Value::as_array).is_some_and(|all| all.iter().any(is_null));
+        shorten(&mut field);
+        let mut types: Vec<Value> = field.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();
+        types.extend(field.get("type").map(|kind| json!({ "type": kind })));
+        types.extend(may_be_null.then(|| json!({ "type": "null" })));
+        (name.to_owned(), if types.len() == 1 { types.remove(0) } else { json!({ "anyOf": types }) })
+    };
+    let properties: Map<_, _> = fields.map(typed).collect();
+    Map::from_iter([("type".to_owned(), json!("object")), ("properties".to_owned(), properties.into())])
+}
+
+/// The names of what an object, or each item of a list, has. They say enough: what is not so is refused with a reason.
+fn members(schema: &mut Map<String, Value>) -> Option<String> {
+    let holder = match schema.get_mut("items").and_then(Value::as_object_mut) {
+        Some(items) if items.contains_key("properties") => items,
+        _ => schema,
+    };
+    let Some(Value::Object(properties)) = holder.remove("properties") else { return None };
+    holder.remove("required");
+    Some(format!("{{{}}}", properties.keys().map(String::as_str).collect::<Vec<_>>().join(", ")))
+}
+
+/// Takes out of a schema what a model does not need in order to call right.
+fn shorten(schema: &mut Map<String, Value>) {
+    for bound in [
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minimum",
+        "maximum",
+        "pattern",
+        "format",
+        "additionalProperties",
+    ] {
+        schema.remove(bound);
+    }
+    let is_plain = |value: &Value| value.is_null() || value.is_object() || *value == json!(false) || *value == json!(0);
+    if schema.get("default").is_some_and(is_plain) {
+        schema.remove("default");
+    }
+    schema.remove("description");
+    for key in ["anyOf", "oneOf"] {
+        if let Some(Value::Array(choices)) = schema.remove(key) {
+            join(choices, schema);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        shorten(items);
+    }
+}
+
+/// Makes one schema of several: values become a list of them, and of the rest the types are left. That something may be null is not said.
+fn join(choices: Vec<Value>, into: &mut Map<String, Value>) {
+    let (mut types, mut values) = (Vec::new(), Vec::new());
+    for mut choice in choices.into_iter().filter_map(|choice| choice.as_object().cloned()) {
+        shorten(&mut choice);
+        values.extend(choice.remove("const"));
+        types.extend(choice.remove("type").filter(|kind| kind != "null" && !types.contains(kind)));
+        into.extend(choice);
+    }
+    match types.as_slice() {
+        [kind] => into.insert("type".to_owned(), kind.clone()),
+        // Some clients do not understand a list of types.
+        _ => into.insert("anyOf".to_owned(), types.iter().map(|kind| json!({ "type": kind })).collect()),
+    };
+    if !values.is_empty() {
+        into.insert("enum".to_owned(), values.into());
+    }
+}
+
+/// The schema of what a client sends, with a field that may be left out as it is when it is there, and its description apart.
 pub(crate) fn of_request<T: JsonSchema>() -> (Map<String, Value>, String) {
     let mut schema = schema::<T>(SchemaSettings::draft2020_12());
     RecursiveTransform(without_null).transform(&mut schema);

@@ -26,7 +26,7 @@ use waystone_core::store::{
     Undo, Usage, Wanted, WhichSnapshot, WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
-use waystone_server::mcp::Mcp;
+use waystone_server::mcp::{Mcp, ToolSet};
 use waystone_store::Sqlite;
 
 use crate::clock::ManualClock;
@@ -377,7 +377,7 @@ pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::err
     let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone())?), fault);
     let limits = Limits { checkpoints_max: 1_000_000, ..Limits::default() };
     let engine = Engine::new(Arc::new(store), clock, limits, "default".parse()?);
-    Mcp::new(engine.clone(), "faulty").serve_stdio(std::future::pending()).await?;
+    Mcp::new(engine.clone(), "faulty", ToolSet::All).serve_stdio(std::future::pending()).await?;
     engine.close().await;
     Ok(())
 }

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use waystone_core::api::{ContextRule, TOKENS_MAX};
 use waystone_core::id::ProjectId;
 use waystone_core::{Error, Limits};
+use waystone_server::mcp::ToolSet;
 
 pub(crate) use flag::{Flags, HEADING};
 pub(crate) use schema::schema;
@@ -50,13 +51,14 @@ pub(crate) struct Setting {
 }
 
 const BYTES_MAX: u64 = 1 << 50;
+const TOOL_SETS: &[&str] = &["all", "core"];
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 13] = [
+pub(crate) const SETTINGS: [Setting; 14] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -128,6 +130,14 @@ pub(crate) const SETTINGS: [Setting; 13] = [
         kind: Kind::Rules,
         default: || json!([]),
         about: "Which class keys of contexts have in views: JSON [{pattern, class, reason}], first match wins, after a session's own",
+    },
+    Setting {
+        key: "tools",
+        variable: "WAYSTONE_TOOLS",
+        aliases: &[],
+        kind: Kind::OneOf(TOOL_SETS),
+        default: || json!("all"),
+        about: "Which tools agents are offered: all, or the few of core, which take a third of the tokens",
     },
     Setting {
         key: "host",
@@ -243,6 +253,10 @@ impl Settings {
 
     pub(crate) fn text(&self, key: &str) -> &str {
         self.values[key].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn tools(&self) -> ToolSet {
+        if self.text("tools") == "core" { ToolSet::Core } else { ToolSet::All }
     }
 
     pub(crate) fn host(&self) -> IpAddr {

@@ -18,46 +18,44 @@ use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
 use super::view::{ContextRule, TOKENS_MAX, ViewReport};
 use super::{LIMIT_MAX, check_limit};
 
-/// Saves the current context as a new checkpoint and returns its id. The checkpoint is on disk when this returns. A
-/// context equal to the session's newest checkpoint is not saved again. Save whenever losing the work since the last
-/// save would hurt: after a decision, a finished step, before a risky one.
+/// Saves the current context as a checkpoint: on disk when this returns, and not twice if nothing changed. Save whenever losing the work
+/// since the last save would hurt.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SaveCheckpoint {
-    /// The run of work this belongs to. Leave out for the first save: a new session is made and its id returned.
+    /// The run of work; left out, a new one is made. Its id is returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Everything needed to go on from here, as a JSON object. Kept exactly as given.
+    /// All that is needed to go on from here. A JSON object; kept exactly as given.
     #[serde(deserialize_with = "json::object")]
     #[schemars(with = "Map<String, Value>")]
     pub context: Map<String, Value>,
-    /// A name, tags and other small fields to find this checkpoint by. At most 16 KiB. A named or tagged checkpoint is
-    /// never pruned.
+    /// To find it by. A name, tags and other small fields, at most 16 KiB. A named or tagged checkpoint is never pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// Save even if nothing changed since the newest checkpoint.
+    /// Save even if nothing changed. Otherwise what equals the newest checkpoint is not saved again.
     #[serde(default)]
     pub force: bool,
-    /// The body of work this session belongs to. Inferred from the working directory when left out.
+    /// Inferred when left out. The body of work that the session belongs to; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Who saves; kept with the checkpoint.
+    /// Who saves. Kept with the checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// What kind of work the session runs.
+    /// What kind of work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
-    /// Fail with CONFLICT unless this is the session's newest checkpoint.
+    /// Fail unless it is the newest. The code is then CONFLICT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_checkpoint_id: Option<CheckpointId>,
-    /// The checkpoint of this session that the context continues; the newest when left out.
+    /// What this continues. A checkpoint of the session; the newest when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint_id: Option<CheckpointId>,
-    /// Which class keys of a certain form have in views of this session, from now on. First match wins, before all other rules.
+    /// Classes of keys in views. They count for this session from now on; the first that matches wins, before all other rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = ContextRule::RULES_MAX))]
     pub context_rules: Option<Vec<ContextRule>>,
-    /// A retry with the same key and the same request gets the first answer, for 24 hours.
+    /// Makes a retry safe. The same key with the same request gets the first answer, for 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
 }
@@ -102,18 +100,16 @@ pub struct NextCall {
     pub arguments: Map<String, Value>,
 }
 
-/// Gets a saved context back, whole or within maxTokens: a checkpoint by its id, or the latest of a session. Give exactly one of the two.
-/// Use it to resume work after a restart or in a new conversation.
+/// Gets a saved context back, to resume work: a checkpoint by its id, or the latest of a session. Give one of the two.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoadCheckpoint {
-    /// The checkpoint to load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<CheckpointId>,
-    /// The session whose latest checkpoint to load.
+    /// Whose latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Load a view of the context that has at most so many tokens, as workflow_context_compress makes it; left out, all of it.
+    /// Load a view of so many tokens. It is made as workflow_context_compress does; left out, the context is loaded whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = TOKENS_MAX))]
     pub max_tokens: Option<u64>,
@@ -225,45 +221,41 @@ pub struct DeletedCheckpoint {
     pub warnings: Vec<String>,
 }
 
-/// Lists checkpoints without their contexts, newest first: to find one to resume from. Filters narrow it down together.
+/// Finds checkpoints, newest first and without contexts. Filters narrow it down together.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListCheckpoints {
-    /// Only checkpoints of this session.
+    /// Only of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Only checkpoints of this project's sessions.
+    /// Only of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Only checkpoints whose name, tags or metadata contain every one of these words, at most 32.
+    /// Words in name, tags or metadata. Every one must occur; at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = ListCheckpoints::QUERY_MAX))]
     pub query: Option<String>,
-    /// Only checkpoints that have every one of these tags.
+    /// All of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = TAGS_MAX))]
     pub tags: Vec<String>,
-    /// Only checkpoints saved with this workflow id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
-    /// Only checkpoints saved by this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// Only checkpoints saved at or after this time.
+    /// Saved at or after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only checkpoints saved before this time.
+    /// Saved before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// How many to return, 1 to 1000.
     #[serde(default = "ListCheckpoints::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: u32,
-    /// How many to skip.
     #[serde(default)]
     #[schemars(range(max = 4_294_967_295u32))]
     pub offset: u32,
-    /// `nextCursor` of the page before: goes on exactly where it ended, also when checkpoints were added meanwhile.
+    /// `nextCursor` of the page before. Goes on exactly where it ended, also when checkpoints were added meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-7]?[0-9a-f]{1,15}$"))]
     pub cursor: Option<String>,

@@ -4,18 +4,17 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Returns the original behind a handle: the value of a key that a view shortened or dropped, whole unless a limit is given. Handles stand
-/// in the survival report of every view.
+/// Returns the original behind a handle: what a view shortened or dropped, or a long text.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpandHandle {
-    /// Such as `ws:checkpoint:<id>#/key`. One may go deeper, as in `#/messages/12/content`; `?lines=10-20` or `?bytes=0-1000` behind it
-    /// names a part.
+    /// Such as `ws:checkpoint:<id>#/key/0?lines=10-20`. One may go deeper, as in `#/messages/12/content`; `?lines=10-20` or
+    /// `?bytes=0-1000` behind it names a part.
     pub handle: String,
-    /// How many characters to skip.
+    /// Characters to skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// How many characters to return at most.
+    /// Characters at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,

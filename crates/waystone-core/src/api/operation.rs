@@ -75,7 +75,7 @@ pub struct OperationPage {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoOperation {
-    /// The body of work; inferred from the working directory when left out.
+    /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
     /// The operation; your newest when left out.

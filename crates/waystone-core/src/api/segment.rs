@@ -129,50 +129,48 @@ fn lines_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [lines, { "type": "null" }] })
 }
 
-/// Captures text so that it is never lost: what you read, decided or were told. On disk when this returns. Text that is known in the
-/// project with the same type is touched, not added; it stays as it is, unless pinned or stash asks for more. Give one of text, texts,
+/// Captures what you read, decided or were told: on disk when this returns. What is known is touched, not added. Give one of text, texts,
 /// messages.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutSegments {
-    /// The body of work; inferred from the working directory when left out.
+    /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// One text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Several texts; they keep their order.
+    /// In order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = PutSegments::TEXTS_MAX))]
     pub texts: Option<Vec<String>>,
-    /// Messages of a conversation; they keep their order.
+    /// In order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = PutSegments::TEXTS_MAX))]
     pub messages: Option<Vec<SaidMessage>>,
-    /// What it is; note when left out, and message for messages.
+    /// Note when left out. For messages it is message. Text that is known with the same type is touched; it stays as it is, unless pinned or
+    /// stash asks for more.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SegmentType>,
-    /// The task it belongs to; the current one when left out.
+    /// The current one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// Words to filter by; `ref:<segment id>` says that it refers to another.
+    /// To filter by; `ref:<segment id>` refers to another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = TAGS_MAX))]
     pub tags: Vec<String>,
-    /// The file it is from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = Segment::PATH_MAX))]
     pub file_path: Option<String>,
-    /// First and last line in that file.
+    /// First and last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_range: Option<[u64; 2]>,
-    /// What it is about: segments of one topic stay together.
+    /// What it is about. Segments of one topic stay together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic_id: Option<TopicId>,
     /// Keep it from being pruned.
     #[serde(default)]
     pub pinned: bool,
-    /// Keep it outside of the window from the start.
+    /// Put it outside of the window.
     #[serde(default)]
     pub stash: bool,
 }

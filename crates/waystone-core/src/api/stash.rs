@@ -81,19 +81,18 @@ fn check_query(query: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Moves segments out of the window into the stash, where they stay searchable. Selects by every word of the query and by filters; with
-/// neither, the whole working set. Pinned segments stay. One call of context_undo takes it back.
+/// Moves segments out of the window into the stash, where they stay searchable: those with every word of the query that pass the filters;
+/// with neither, the whole working set except pins. context_undo takes it back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StashSegments {
-    /// The body of work; inferred from the working directory when left out.
+    /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
     /// Words and "quoted phrases" that must all occur in the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
-    /// Which segments, by file, task, tags, type and time.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
     #[schemars(schema_with = "filters_schema")]
     pub filters: Option<SegmentFilters>,
@@ -123,23 +122,20 @@ pub struct StashReply {
     pub warnings: Vec<String>,
 }
 
-/// Searches the stash by words and by meaning, best first, without moving anything. Ask in your own words; without a query it lists by
-/// filters, newest first.
+/// Searches the stash by words and by meaning, best first; moves nothing. Without a query it lists by filters, newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchStashed {
-    /// The body of work; left out, all are searched, your own first.
+    /// All when left out. The body of work; your own comes first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// What to look for: words, names, "quoted phrases", or a question.
+    /// Words, names, "phrases", or a question. What to look for; at most 8192 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
-    /// Which segments, by file, task, tags, type and time.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
     #[schemars(schema_with = "filters_schema")]
     pub filters: Option<SegmentFilters>,
-    /// How many to return, 1 to 1000.
     #[serde(default = "SearchStashed::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: u32,
@@ -147,7 +143,7 @@ pub struct SearchStashed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-7]?[0-9a-f]{1,15}$"))]
     pub cursor: Option<String>,
-    /// Return long texts whole.
+    /// Long texts whole.
     #[serde(default)]
     pub full: bool,
 }
@@ -178,29 +174,27 @@ pub struct SearchReply {
     pub warnings: Vec<String>,
 }
 
-/// Gets stashed segments back: those that fit the query best, by words and by meaning. With move_to_active they are in the window again.
+/// Gets the stashed segments back that fit the query best, by words and by meaning.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveStashed {
-    /// The body of work; inferred from the working directory when left out.
+    /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// What to look for: words, names, "quoted phrases", or a question.
+    /// Words, names, "phrases", or a question. What to look for; at most 8192 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
-    /// Which segments, by file, task, tags, type and time.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
     #[schemars(schema_with = "filters_schema")]
     pub filters: Option<SegmentFilters>,
-    /// Move them into the window.
+    /// Also move them into the window.
     #[serde(default)]
     pub move_to_active: bool,
-    /// How many to return, 1 to 1000.
     #[serde(default = "RetrieveStashed::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: u32,
-    /// Return long texts whole.
+    /// Long texts whole.
     #[serde(default)]
     pub full: bool,
 }

@@ -171,7 +171,7 @@ pub struct SnapshotPage {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreSnapshot {
-    /// The body of work; inferred from the working directory when left out.
+    /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
     /// The snapshot; left out, the newest of the current task, or of the project if none is current.

@@ -12,20 +12,20 @@ use super::{NextCall, SaidMessage, SegmentType};
 use crate::id::{ProjectId, TaskId};
 use crate::json;
 
-/// Says how full the window is: tokens by type and task, a health score, and what to do about it. Warns from 60 % on. What the platform
-/// describes (recent messages, summaries) is captured on the way.
+/// Says how full the window is, and what to do about it. What the platform describes is captured on the way.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnalyzeUsage {
     pub project_id: ProjectId,
-    /// What the platform knows: recent_messages, current_file, token_usage, segment_summaries, task_info; an object or JSON text.
+    /// What the platform knows: {recent_messages, current_file, token_usage, segment_summaries, task_info}. An object, or the same as JSON
+    /// text.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object_or_text")]
     #[schemars(schema_with = "descriptors_schema")]
     pub context_descriptors: Option<Descriptors>,
     /// Only this task's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// How many tokens the window holds; from the configuration when left out.
+    /// What the window holds. From the configuration when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = super::TOKENS_MAX))]
     pub token_limit: Option<u64>,

@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use waystone_core::api::ErrorReply;
 use waystone_core::offload::offload;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Result, json};
@@ -50,13 +49,15 @@ impl Tool {
         Reply: Serialize + JsonSchema,
         Answer: Future<Output = Result<Reply>> + Send,
     {
-        let (input, description) = schema::of_request::<Request>();
-        let reads = matches!(effect, Effect::Reads);
-        let annotations =
-            ToolAnnotations::with_title(title).read_only(reads).destructive(false).idempotent(reads).open_world(false);
+        let (input, description) = schema::of_arguments::<Request>();
+        // What is not said is taken for false by clients, except for these.
+        let annotations = match effect {
+            Effect::Reads => ToolAnnotations::new().read_only(true).open_world(false),
+            Effect::Adds => ToolAnnotations::new().destructive(false).open_world(false),
+        };
         let definition = rmcp::model::Tool::new(name, description, input)
             .with_title(title)
-            .with_raw_output_schema(output_schema::<Reply>().into())
+            .with_raw_output_schema(schema::of_result::<Reply>().into())
             .with_annotations(annotations);
         let call = move |engine, scope, arguments| -> Pin<Box<dyn Future<Output = Result<String>> + Send>> {
             let method = method.clone();
@@ -73,6 +74,15 @@ impl Tool {
     pub(super) fn described(mut self, description: &'static str) -> Self {
         self.definition.description = Some(description.into());
         self
+    }
+
+    /// Takes arguments out of what is told of the tool.
+    pub(super) fn hide(&mut self, arguments: &[&str]) {
+        let input = Arc::make_mut(&mut self.definition.input_schema);
+        input.remove("additionalProperties");
+        if let Some(Value::Object(properties)) = input.get_mut("properties") {
+            properties.retain(|name, _| !arguments.contains(&name.as_str()));
+        }
     }
 
     pub(super) fn with_large_reply(self) -> Self {
@@ -117,19 +127,4 @@ fn render(text: String) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(structured);
     result
-}
-
-/// The schema of what a call returns: the reply, or the error in its place. Clients check failures against it too.
-fn output_schema<Reply: JsonSchema>() -> JsonObject {
-    let (mut reply, _) = schema::of_reply::<Reply>();
-    let (mut failure, _) = schema::of_reply::<ErrorReply>();
-    let one_of = [reply.remove("required"), failure.remove("required")];
-    let one_of = one_of.into_iter().flatten().map(|required| serde_json::json!({ "required": required })).collect();
-    if let (Some(Value::Object(all)), Some(Value::Object(error))) =
-        (reply.get_mut("properties"), failure.remove("properties"))
-    {
-        all.extend(error);
-    }
-    reply.insert("anyOf".to_owned(), one_of);
-    reply
 }

@@ -19,7 +19,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
     let (version, stopped) = (env!("CARGO_PKG_VERSION"), stop_signal()?);
     tracing::info!(version, project = %settings.project, "serving MCP on standard input and output");
-    let done = Mcp::new(engine.clone(), &settings.user).serve_stdio(stopped).await;
+    let done = Mcp::new(engine.clone(), &settings.user, settings.tools()).serve_stdio(stopped).await;
     tracing::info!("stopped");
     done.map_err(anyhow::Error::msg)
 }
@@ -39,7 +39,7 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
     }
     let (stop, stopping) = watch::channel(false);
     let guard = Guard { allowed_origins: settings.allowed_origins() };
-    let router = Http::new(engine.clone(), &settings.user, stopping.clone()).router(guard);
+    let router = Http::new(engine.clone(), &settings.user, stopping.clone()).with_tools(settings.tools()).router(guard);
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
         stopped.await;
         let _ = stop.send(true);

@@ -18,6 +18,25 @@ fn the_tools_and_their_schemas_are_as_published() {
     insta::assert_json_snapshot!(tools);
 }
 
+/// Every conversation pays for them, whether it uses them or not.
+#[test]
+fn the_tools_cost_a_conversation_no_more_than_they_may() {
+    for (set, tools, tokens_max) in [("all", 23, 6000), ("core", 8, 1800)] {
+        let directory = private_dir();
+        std::fs::write(directory.path().join("config.json"), json!({ "tools": set }).to_string()).unwrap();
+        let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
+        let id = process.send("tools/list", json!({})).unwrap();
+        let list = process.wait_for(id).unwrap()["result"].take();
+        let tokens = waystone_core::tokens::count(&list["tools"].to_string());
+        let named = list["tools"].as_array().unwrap().len();
+        assert_eq!(named, tools, "{set}");
+        assert!(tokens <= tokens_max, "{set}: {tokens} tokens, at most {tokens_max}");
+        let id = process.send_call("context_list_projects", json!({})).unwrap();
+        let is_known = process.wait_for(id).unwrap()["error"].is_null();
+        assert_eq!(is_known, set == "all", "what is not listed is not there");
+    }
+}
+
 #[test]
 fn stdout_carries_protocol_only() {
     let directory = private_dir();
