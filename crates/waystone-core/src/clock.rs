@@ -27,6 +27,87 @@ impl Timestamp {
     pub fn ms(self) -> i64 {
         self.0
     }
+
+    /// How long ago another moment was, for who reads it.
+    pub fn age_of(self, since: Self) -> String {
+        let seconds = self.0.saturating_sub(since.0).max(0) / 1000;
+        match seconds {
+            0..120 => format!("{seconds} s"),
+            120..7200 => format!("{} min", seconds / 60),
+            7200..172_800 => format!("{} h", seconds / 3600),
+            _ => format!("{} days", seconds / 86_400),
+        }
+    }
+}
+
+/// A moment, given as a time or as how long ago it was: `90s`, `30m`, `24h`, `7d`, `2w`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Since {
+    At(Timestamp),
+    /// As it was written, and in milliseconds.
+    Ago(String, i64),
+}
+
+impl Since {
+    pub fn before(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => *at,
+            Self::Ago(_, ms) => Timestamp(now.0.saturating_sub(*ms)),
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
+        let split = text.char_indices().next_back().map(|(at, unit)| (&text[..at], unit));
+        let ago = split.and_then(|(number, unit)| {
+            let (_, seconds) = units.iter().find(|(known, _)| *known == unit)?;
+            Some(i64::from(number.parse::<u32>().ok()?) * seconds * 1000)
+        });
+        match ago {
+            Some(ms) => Ok(Self::Ago(text.to_owned(), ms)),
+            None => text.parse().map(Self::At).map_err(|error| format!("{error}; or how long ago, like 24h or 7d")),
+        }
+    }
+}
+
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(at) => at.fmt(f),
+            Self::Ago(text, _) => f.write_str(text),
+        }
+    }
+}
+
+impl Serialize for Since {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Since {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Since {
+    fn schema_name() -> Cow<'static, str> {
+        "Since".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string", "format": "date-time" },
+                                 { "type": "string", "pattern": "^[0-9]{1,9}[smhdw]$" }] })
+    }
 }
 
 impl fmt::Display for Timestamp {
@@ -95,5 +176,24 @@ mod tests {
         check("2026-11-15T18:00:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
         check("2026-11-15 18:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
         assert!("yesterday".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn a_moment_is_also_given_by_how_long_ago_it_was() {
+        let now = Timestamp::from_ms(1_000_000_000);
+        let check = |text: &str, ms: i64| {
+            let since: Since = text.parse().unwrap();
+            assert_eq!((since.before(now).ms(), since.to_string()), (ms, text.to_owned()));
+        };
+        check("90s", 1_000_000_000 - 90_000);
+        check("24h", 1_000_000_000 - 86_400_000);
+        check("2w", 1_000_000_000 - 1_209_600_000);
+        check("1970-01-01T00:00:01.000Z", 1_000);
+        for wrong in ["", "h", "-1h", "1.5h", "24 h", "24x", "99999999999d", "é"] {
+            assert!(wrong.parse::<Since>().unwrap_err().contains("24h"), "{wrong}");
+        }
+        let age = |ms: i64| now.age_of(Timestamp::from_ms(1_000_000_000 - ms));
+        assert_eq!([age(-5), age(119_000), age(120_000), age(7_200_000)], ["0 s", "119 s", "2 min", "2 h"]);
+        assert_eq!(age(200_000_000), "2 days");
     }
 }

@@ -7,6 +7,7 @@ mod garbage;
 mod handle;
 mod mark;
 mod operation;
+mod search;
 mod segment;
 mod session;
 mod stash;

@@ -75,7 +75,7 @@ pub fn compress(text: &[u8], prefix: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// The text of the last of `chain`; `known` is the text of the first one's base, if it has one.
-pub(crate) fn unpack(chain: &[Packed], known: &[u8]) -> Result<Vec<u8>, Damaged> {
+pub fn unpack(chain: &[Packed], known: &[u8]) -> Result<Vec<u8>, Damaged> {
     let Some(last) = chain.last() else { return Err(Damaged("its bytes are missing".to_owned())) };
     let mut text = known.to_vec();
     for packed in chain {

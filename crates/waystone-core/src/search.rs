@@ -12,6 +12,10 @@ const NEIGHBOURS: [f32; 2] = [0.35, 0.25];
 pub const NEAREST: usize = 100;
 /// Words are taken, the rarest first, until so many texts have one.
 const TEXTS_MAX: u32 = 5000;
+/// As many phrases, names and paths of a query are looked for as they are.
+const EXACT_MAX: usize = 32;
+/// What stands in a text as it was named counts so much more.
+pub const EXACT: f32 = 1.0;
 
 /// Words that say nothing of what is looked for.
 const STOP_WORDS: &str = "a about after again all am an and any are as at be because been before being but by can could did do \
@@ -40,46 +44,107 @@ fn runs(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|run| !run.is_empty())
 }
 
-/// What to look for, as the index of words understands it; `None` if there is nothing. `frequency` says about how many texts have a word.
-pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Option<String> {
+/// What to look for, as the index of words understands it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// Any of these; `None` if there is no word in the query.
+    pub words: Option<String>,
+    /// Those among them that were named as they stand in a text: quoted phrases, names and paths.
+    pub exact: Option<String>,
+    /// Words that too many texts have were left out.
+    pub is_cut: bool,
+}
+
+/// Reads a query. `frequency` says about how many texts have a word.
+pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
+    let exact = exact_terms(query);
     let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
-    let (mut phrases, mut terms) = (Vec::new(), Vec::new());
-    let parts: Vec<&str> = query.split('"').collect();
-    for (at, part) in parts.iter().enumerate() {
-        // A quote that is not closed quotes nothing.
-        if at % 2 == 1 && at + 1 < parts.len() && runs(part).count() > 1 {
-            phrases.push(runs(part).collect::<Vec<_>>().join(" ").to_lowercase());
-        }
-        for word in part.split(|c: char| !c.is_alphanumeric() && c != '_') {
-            let name = word.trim_matches('_');
-            if name.contains('_') {
-                phrases.push(runs(name).collect::<Vec<_>>().join(" ").to_lowercase());
-            }
-            for run in runs(word) {
-                terms.push(run.to_lowercase());
-                terms.extend(humps(run).map(str::to_lowercase));
-            }
-        }
-    }
+    let mut terms: Vec<String> =
+        runs(query).flat_map(|run| [run.to_lowercase()].into_iter().chain(humps(run).map(str::to_lowercase))).collect();
     if terms.iter().any(|term| !stop.contains(term.as_str())) {
         terms.retain(|term| !stop.contains(term.as_str()));
     }
     let mut ranked: Vec<(u32, String)> = terms.into_iter().map(|term| (frequency(&term), term)).collect();
     ranked.sort();
     ranked.dedup();
-    let (mut taken, mut texts) = (phrases, 0);
+    let (mut taken, mut texts, mut is_cut) = (exact.clone(), 0, false);
     for (count, term) in ranked {
+        if taken.contains(&term) {
+            continue;
+        }
         if !taken.is_empty() && texts + count > TEXTS_MAX {
+            is_cut = true;
             break;
         }
         texts += count;
         taken.push(term);
     }
-    taken.dedup();
-    // Only letters and digits are left of it, so that nothing in a query is taken for an operator.
-    let quoted: Vec<String> = taken.iter().map(|term| format!("\"{term}\"")).collect();
+    Wanted { words: any_of(&taken), exact: any_of(&exact), is_cut }
+}
+
+/// Only letters and digits are left of a query, so that nothing in it is taken for an operator.
+fn any_of(terms: &[String]) -> Option<String> {
+    let quoted: Vec<String> = terms.iter().map(|term| format!("\"{term}\"")).collect();
     (!quoted.is_empty()).then(|| quoted.join(" OR "))
 }
+
+/// Quoted phrases, and what has the form of a name or a path: `load_user`, `loadUser`, `src/main.rs`, `E0425`.
+fn exact_terms(query: &str) -> Vec<String> {
+    let phrase = |text: &str| runs(text).collect::<Vec<_>>().join(" ").to_lowercase();
+    let parts: Vec<&str> = query.split('"').collect();
+    // A quote that is not closed quotes nothing.
+    let quoted = parts.iter().enumerate().filter(|(at, _)| at % 2 == 1 && at + 1 < parts.len()).map(|(_, part)| *part);
+    let is_name = |word: &&str| {
+        let is_joined = runs(word).count() > 1 && !word.contains(['\'', '\u{2019}']);
+        let is_mixed = word.contains(|c: char| c.is_ascii_digit()) && word.contains(char::is_alphabetic);
+        is_joined || is_mixed || runs(word).any(|run| humps(run).nth(1).is_some())
+    };
+    let names = query.split(|c: char| c.is_whitespace() || "\"(){}[]<>,;".contains(c)).filter(is_name);
+    let mut terms: Vec<String> = quoted.chain(names).map(phrase).filter(|term| !term.is_empty()).collect();
+    let mut seen = HashSet::new();
+    terms.retain(|term| seen.insert(term.clone()));
+    terms.truncate(EXACT_MAX);
+    terms
+}
+
+/// As many characters of a text are shown beside a hit.
+const SNIPPET_CHARS: usize = 240;
+
+/// The line of a text that has most of the words of a query, or else its first, cut to what can be shown.
+pub fn snippet(text: &str, query: &str) -> String {
+    let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
+    let words: HashSet<String> =
+        runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str())).collect();
+    // Another form of a word has the same beginning.
+    let stems: Vec<&str> = words.iter().map(|word| stem(word)).collect();
+    let found_in = |lower: &str| stems.iter().filter(|stem| runs(lower).any(|run| run.starts_with(**stem))).count();
+    let (mut best, mut most) = ("", 0);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let found = if line.len() > LINE_BYTES_MAX { 0 } else { found_in(&line.to_lowercase()) };
+        if best.is_empty() || found > most {
+            (best, most) = (line.trim(), found);
+        }
+    }
+    let at = runs(best).find(|run| stems.iter().any(|stem| run.to_lowercase().starts_with(stem)));
+    let at = at.map_or(0, |run| run.as_ptr() as usize - best.as_ptr() as usize);
+    let before = best[..at].chars().count();
+    let skip = if best.chars().count() <= SNIPPET_CHARS { 0 } else { before.saturating_sub(SNIPPET_CHARS / 3) };
+    let shown: String = best.chars().skip(skip).take(SNIPPET_CHARS).collect();
+    let (head, tail) =
+        (if skip > 0 { "…" } else { "" }, if best.chars().count() > skip + SNIPPET_CHARS { "…" } else { "" });
+    format!("{head}{shown}{tail}")
+}
+
+/// Lines that are longer are data, not something to look into word by word.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+fn stem(word: &str) -> &str {
+    let end = word.char_indices().map(|(at, _)| at).nth(STEM_CHARS).unwrap_or(word.len());
+    &word[..end]
+}
+
+/// What counts of a long word where a snippet is looked for.
+const STEM_CHARS: usize = 6;
 
 /// A segment that was found, by its place among those of its project.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -147,19 +212,40 @@ mod tests {
             "usual" => 3000,
             _ => 1,
         };
-        let check = |query: &str, expected: &str| {
-            assert_eq!(wanted(query, frequency).unwrap_or_default(), expected, "{query:?}");
+        let check = |query: &str, words: &str, exact: &str| {
+            let wanted = wanted(query, frequency);
+            let found = (wanted.words.unwrap_or_default(), wanted.exact.unwrap_or_default());
+            assert_eq!(found, (words.to_owned(), exact.to_owned()), "{query:?}");
         };
-        check("What is the ledger?", r#""ledger""#);
-        check("the", r#""the""#);
-        check("common usual rare", r#""rare" OR "usual""#);
-        check("common", r#""common""#);
-        check("loadUser", r#""load" OR "loaduser" OR "user""#);
-        check("get_user", r#""get user" OR "get" OR "user""#);
-        check(r#""cannot open" ledger"#, r#""cannot open" OR "cannot" OR "ledger" OR "open""#);
-        check(r#"a" OR b NOT (c*) ^d {e}: NEAR"#, r#""b" OR "c" OR "d" OR "e" OR "near""#);
-        check("", "");
-        check("?! \0 ()", "");
+        check("What is the ledger?", r#""ledger""#, "");
+        check("the", r#""the""#, "");
+        check("common usual rare", r#""rare" OR "usual""#, "");
+        assert!(wanted("common usual rare", frequency).is_cut && !wanted("usual rare", frequency).is_cut);
+        check("common", r#""common""#, "");
+        check("loadUser", r#""loaduser" OR "load" OR "user""#, r#""loaduser""#);
+        check("get_user()", r#""get user" OR "get" OR "user""#, r#""get user""#);
+        check("in src/main.rs:12", r#""src main rs 12" OR "12" OR "main" OR "rs" OR "src""#, r#""src main rs 12""#);
+        check("who's E0425", r#""e0425" OR "s""#, r#""e0425""#);
+        check(r#""cannot open" ledger"#, r#""cannot open" OR "cannot" OR "ledger" OR "open""#, r#""cannot open""#);
+        check(r#"a" OR b NOT (c*) ^d {e}: NEAR"#, r#""b" OR "c" OR "d" OR "e" OR "near""#, "");
+        check("", "", "");
+        check("?! \0 ()", "", "");
+    }
+
+    #[test]
+    fn a_snippet_is_the_line_with_most_of_the_words() {
+        let text = "first line\n\nthe ledger is here\n  cannot open the Ledger file: permissions\nlast";
+        let check = |query: &str, expected: &str| assert_eq!(snippet(text, query), expected, "{query}");
+        check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
+        check("ledger", "the ledger is here");
+        check("nothing of it", "first line");
+        check("", "first line");
+        assert_eq!(snippet("", "x"), "");
+        let long = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
+        let found = snippet(&long, "needle");
+        assert!(found.contains("needle") && found.starts_with('…') && found.ends_with('…'), "{found}");
+        assert_eq!(found.chars().count(), SNIPPET_CHARS + 2);
+        assert_eq!(snippet("größe ÄÖÜ straße", "STRASSE größe"), "größe ÄÖÜ straße");
     }
 
     #[test]

@@ -196,6 +196,17 @@ pub trait Store: SegmentStore {
     /// a load must not wait for the disk.
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp);
 
+    /// The newest checkpoints of sessions that fit the query best, by words and by meaning.
+    async fn search_checkpoints(
+        &self,
+        scope: &Scope,
+        filter: &ListCheckpoints,
+        now: Timestamp,
+    ) -> Result<CheckpointPage>;
+
+    /// Makes some of what is searched anew, or begins to. Returns how many texts are left.
+    async fn reindex(&self, scope: &Scope, is_beginning: bool, at: Timestamp) -> Result<u64>;
+
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage>;
 
     /// Hides the checkpoint from lists. It still loads by its id.

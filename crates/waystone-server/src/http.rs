@@ -15,6 +15,7 @@ mod openapi;
 mod operation;
 mod reply;
 mod route;
+mod search;
 mod segment;
 mod session;
 mod stash;
@@ -48,6 +49,7 @@ fn routes() -> Vec<Route> {
     routes.extend(checkpoint::routes());
     routes.extend(view::routes());
     routes.extend(handle::routes());
+    routes.extend(search::routes());
     routes.extend(segment::routes());
     routes.extend(stash::routes());
     routes.extend(usage::routes());

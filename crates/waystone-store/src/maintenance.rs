@@ -1,4 +1,4 @@
-//! Housekeeping, by one process at a time: changed groups are mirrored into files, the write-ahead log is folded back into the
+//! Housekeeping, by one process at a time: changed groups are mirrored into files, what was saved is indexed, the write-ahead log is folded back into the
 //! database, and what was kept for a while only is forgotten. Whoever holds `maintenance.lock` does it; the others ask again every
 //! second.
 
@@ -30,6 +30,7 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             continue;
         }
         warn("mirror files could not be written", upkeep.mirror(|| stop.is_told()));
+        warn("what is searched could not be brought up to date", upkeep.index(false, || stop.is_told()));
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
@@ -40,7 +41,9 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
     }
     if is_holder || take(lock) {
         let begun = Instant::now();
-        warn("mirror files could not be written", upkeep.mirror(|| begun.elapsed() > LAST_ROUND_MAX));
+        let is_over = || begun.elapsed() > LAST_ROUND_MAX;
+        warn("mirror files could not be written", upkeep.mirror(is_over));
+        warn("what is searched could not be brought up to date", upkeep.index(true, is_over));
     }
 }
 

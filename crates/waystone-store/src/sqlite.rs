@@ -59,7 +59,7 @@ pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
-use search::Meanings;
+use search::Corpora;
 use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
@@ -67,7 +67,7 @@ pub struct Sqlite {
     directory: DataDirectory,
     readers: Arc<Readers>,
     writer: Writer,
-    meanings: Arc<Meanings>,
+    corpora: Arc<Corpora>,
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
@@ -90,7 +90,7 @@ impl Sqlite {
         let upkeep = Upkeep::new(directory.clone(), clock)?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self { directory, readers, writer, meanings: Arc::default(), events, held })
+        Ok(Self { directory, readers, writer, corpora: Arc::default(), events, held })
     }
 
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
@@ -190,6 +190,20 @@ impl Store for Sqlite {
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {
         let (scope, id) = (scope.clone(), id.clone());
         self.writer.note(move |db| checkpoint::record_load(db, &scope, &id, at));
+    }
+
+    async fn search_checkpoints(
+        &self,
+        scope: &Scope,
+        filter: &ListCheckpoints,
+        now: Timestamp,
+    ) -> Result<CheckpointPage> {
+        let (scope, filter, corpora) = (scope.clone(), filter.clone(), Arc::clone(&self.corpora));
+        self.readers.read(move |db| search::search_checkpoints(db, &scope, &corpora, &filter, now)).await
+    }
+
+    async fn reindex(&self, _: &Scope, is_beginning: bool, at: Timestamp) -> Result<u64> {
+        self.writer.write(move |db| search::reindex(db, is_beginning, at)).await
     }
 
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage> {

@@ -136,6 +136,23 @@ impl Store for FaultyStore {
         self.inner.note_load(scope, id, at);
     }
 
+    async fn search_checkpoints(
+        &self,
+        scope: &Scope,
+        filter: &ListCheckpoints,
+        now: Timestamp,
+    ) -> Result<CheckpointPage> {
+        self.step()?;
+        self.inner.search_checkpoints(scope, filter, now).await
+    }
+
+    async fn reindex(&self, scope: &Scope, is_beginning: bool, at: Timestamp) -> Result<u64> {
+        self.step()?;
+        let left = self.inner.reindex(scope, is_beginning, at).await?;
+        self.step()?;
+        Ok(left)
+    }
+
     async fn list_checkpoints(&self, scope: &Scope, filter: &ListCheckpoints) -> Result<CheckpointPage> {
         self.step()?;
         self.inner.list_checkpoints(scope, filter).await

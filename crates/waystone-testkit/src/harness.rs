@@ -86,11 +86,15 @@ impl Harness {
         self.fail_after(i64::MAX).await;
     }
 
-    /// Restarts until every group is in its file. One end waits only two seconds for that, and the disk may be slow.
+    /// Restarts until every group is in its file and everything is indexed. One end waits only two seconds for that, and the disk may
+    /// be slow.
     pub async fn restart_mirrored(&mut self) {
         for _ in 0..30 {
             self.restart().await;
-            let dirty = "SELECT count(*) FROM checkpoint_group WHERE mirrored_seq < changed_seq";
+            let dirty = "SELECT (SELECT count(*) FROM checkpoint_group WHERE mirrored_seq < changed_seq)
+                + (SELECT count(*) FROM checkpoint_index WHERE stale = 1)
+                + (SELECT count(*) FROM search_index AS i JOIN space AS s ON s.space = i.space
+                   WHERE i.followed_seq < s.operation_seq OR i.next_segment IS NOT NULL)";
             if audit::open(self.data_dir()).query_row(dirty, [], |row| row.get::<_, u64>(0)).unwrap() == 0 {
                 return;
             }

@@ -9,6 +9,7 @@ mod file;
 mod handle;
 mod operation;
 mod render;
+mod search;
 mod segment;
 mod serve;
 mod session;
@@ -74,6 +75,8 @@ pub(crate) enum OnStore {
     /// Keep texts, and decide which are in the window
     #[command(subcommand)]
     Segment(Box<segment::Command>),
+    /// Search everything by words and by meaning: segments, and what sessions last saved
+    Search(search::Search),
     /// Group segments by tasks, and capture them in snapshots
     #[command(subcommand)]
     Task(task::Command),
@@ -161,11 +164,12 @@ pub(crate) async fn run(
         OnStore::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
         OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings.project.clone()).await,
+        OnStore::Search(search) => search::run(search, engine, scope, &out, settings.given_project()).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Status => status::run(engine, scope, &out).await,
-        OnStore::Doctor(_) => doctor::run(engine, scope, &out, findings).await,
+        OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }
 }
 
@@ -175,8 +179,8 @@ mod tests {
     use waystone_core::api::{
         AnalyzeGarbage, AnalyzeUsage, CompressContext, CreateSnapshot, ExpandHandle, ListCheckpoints, ListSegments,
         ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext, PruneSegments, PutSegments,
-        RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchStashed, SegmentFilters, SetCurrentTask, StashSegments,
-        UndoOperation, UpdateSession,
+        RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask,
+        StashSegments, UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -230,6 +234,7 @@ mod tests {
         let stash = [("project_id", "project"), ("filters", "created-after")];
         check::<StashSegments>(&["segment stash"], &stash);
         check::<SearchStashed>(&["segment search"], &stash);
+        check::<SearchAll>(&["search"], &[("projectId", "in")]);
         check::<RetrieveStashed>(&["segment retrieve"], &stash);
         check::<SegmentFilters>(&["segment search"], &[("tags", "tag")]);
         check::<ListSegments>(&["segment list"], &[("project_id", "project")]);

@@ -15,8 +15,9 @@ use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, Wor
 use crate::json;
 
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
+use super::stash::{QUERY_MAX, check_query};
 use super::view::{ContextRule, TOKENS_MAX, ViewReport};
-use super::{LIMIT_MAX, check_limit};
+use super::{Hit, LIMIT_MAX, check_limit};
 
 /// Saves the current context as a checkpoint: on disk when this returns, and not twice if nothing changed. Save whenever losing the work
 /// since the last save would hurt.
@@ -145,6 +146,9 @@ pub struct Checkpoint {
     /// It was pruned or deleted, and will be removed when its grace period ends.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
+    /// Why a search found it.
+    #[serde(flatten)]
+    pub hit: Option<Hit>,
 }
 
 /// A checkpoint with its context.
@@ -231,10 +235,14 @@ pub struct ListCheckpoints {
     /// Only of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words in name, tags or metadata. Every one must occur; at most 32.
+    /// Words in name, tags or metadata. Every one must occur; at most 32. With `content`, what to look for in your own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = ListCheckpoints::QUERY_MAX))]
+    #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
+    /// Search what sessions last saved, best first. By words and by meaning, in each session's newest checkpoint; what was saved a moment
+    /// ago is found a few seconds later.
+    #[serde(default)]
+    pub content: bool,
     /// All of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = TAGS_MAX))]
@@ -262,7 +270,7 @@ pub struct ListCheckpoints {
 }
 
 impl ListCheckpoints {
-    /// How long a query may be, in characters.
+    /// How long a query may be, in characters, where every word of it is looked for in every row.
     const QUERY_MAX: usize = 1000;
     const WORDS_MAX: usize = 32;
 
@@ -274,7 +282,12 @@ impl ListCheckpoints {
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)?;
         let query = self.query.as_deref().unwrap_or_default();
-        if query.chars().count() > Self::QUERY_MAX || query.split_whitespace().count() > Self::WORDS_MAX {
+        if self.content {
+            if query.trim().is_empty() {
+                return Err(Error::InvalidInput("content is searched for a query; there is none".to_owned()));
+            }
+            check_query(Some(query))?;
+        } else if query.chars().count() > Self::QUERY_MAX || query.split_whitespace().count() > Self::WORDS_MAX {
             let (length, words) = (Self::QUERY_MAX, Self::WORDS_MAX);
             return Err(Error::InvalidInput(format!("query has more than {length} characters or {words} words")));
         }
@@ -287,7 +300,7 @@ impl ListCheckpoints {
 }
 
 /// One page of a list of checkpoints, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointPage {
     pub checkpoints: Vec<Checkpoint>,
@@ -310,6 +323,7 @@ impl Default for ListCheckpoints {
             session_id: None,
             project_id: None,
             query: None,
+            content: false,
             tags: Vec::new(),
             workflow_id: None,
             agent_id: None,

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::{TAGS_MAX, TEXT_MAX};
-use super::{LIMIT_MAX, NextCall, check_limit};
+use super::{Hit, LIMIT_MAX, NextCall, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SegmentId, TaskId, TopicId};
@@ -105,12 +105,9 @@ pub struct Segment {
     /// Leads to the whole text, if `text` is only its beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// How well it fits what was searched for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub score: Option<f64>,
-    /// Why it was found: words, meaning, both, or that it stands beside a match.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub matched_by: Option<&'static str>,
+    /// Why a search found it.
+    #[serde(flatten)]
+    pub hit: Option<Hit>,
 }
 
 impl Segment {

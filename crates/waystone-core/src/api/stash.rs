@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::segment::{check_path, check_tags};
-use super::{LIMIT_MAX, Segment, SegmentError, SegmentType, check_limit};
-use crate::clock::Timestamp;
+use super::{LIMIT_MAX, Segment, SegmentError, SegmentType, Tier, check_limit};
+use crate::clock::{Since, Timestamp};
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SegmentId, TaskId};
 use crate::json;
@@ -32,12 +32,42 @@ pub struct SegmentFilters {
     pub created_after: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
+    /// A time, or how long ago, such as 24h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
+    /// working or stashed; what a search is about when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
 }
 
 impl SegmentFilters {
     fn check(&self) -> Result<()> {
         check_tags(&self.tags)?;
+        check_tier(self.tier)?;
         check_path(self.file_path.as_deref())
+    }
+
+    /// With times instead of how long ago, and apart from them the tiers that are meant; `others` when none is named.
+    pub(crate) fn resolve(&self, now: Timestamp, others: &'static [Tier]) -> (Self, &'static [Tier]) {
+        let since = self.since.as_ref().map(|since| since.before(now));
+        let filters = Self { created_after: self.created_after.max(since), since: None, tier: None, ..self.clone() };
+        (filters, self.tier.map_or(others, tiers_of))
+    }
+}
+
+/// What is deleted is not searched.
+pub(super) fn check_tier(tier: Option<Tier>) -> Result<()> {
+    match tier {
+        Some(Tier::Archive) => Err(Error::InvalidInput("tier is working or stashed".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// A tier as a list of tiers.
+pub(crate) fn tiers_of(tier: Tier) -> &'static [Tier] {
+    match tier {
+        Tier::Working => &[Tier::Working],
+        Tier::Stashed | Tier::Archive => &[Tier::Stashed],
     }
 }
 
@@ -67,9 +97,9 @@ pub(super) fn either_schema(object: Schema) -> Schema {
 }
 
 /// How long a query may be, in characters.
-const QUERY_MAX: usize = 8192;
+pub(super) const QUERY_MAX: usize = 8192;
 
-fn check_query(query: Option<&str>) -> Result<()> {
+pub(super) fn check_query(query: Option<&str>) -> Result<()> {
     let length = query.map_or(0, |query| query.chars().count());
     if length > QUERY_MAX {
         return Err(Error::InvalidInput(format!("query has {length} characters, at most {QUERY_MAX} are taken")));
@@ -165,6 +195,9 @@ pub struct SearchReply {
     pub segments: Vec<Segment>,
     /// Of all, not of this page.
     pub total_matches: u64,
+    /// There may be more: texts with only the commonest words of the query were not looked at.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub total_is_lower_bound: bool,
     #[schemars(schema_with = "super::segment::text_or_null")]
     pub query: Option<String>,
     pub filters_applied: SegmentFilters,

@@ -154,7 +154,10 @@ impl Engine {
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         request.check()?;
-        let page = self.store.list_checkpoints(scope, &request).await?;
+        let page = match request.content {
+            true => self.store.search_checkpoints(scope, &request, self.clock.now()).await?,
+            false => self.store.list_checkpoints(scope, &request).await?,
+        };
         Ok(CheckpointPage { warnings: self.warnings(), ..page })
     }
 }

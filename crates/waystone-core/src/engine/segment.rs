@@ -195,6 +195,7 @@ impl Engine {
             limit: request.limit,
             cursor: request.cursor.clone(),
             preview: preview(request.full),
+            now: self.clock.now(),
         };
         self.store.list_segments(scope, select).await
     }
@@ -226,6 +227,7 @@ impl Engine {
             limit: WORTH_LOOKED_AT,
             cursor: None,
             preview: preview(false),
+            now: self.clock.now(),
         };
         let mut found = self.store.list_segments(scope, select.clone()).await?.segments;
         let of_task = task.filter(|_| !found.is_empty());

@@ -22,9 +22,14 @@ impl Engine {
         request.check()?;
         let project = self.project_or_own(request.project_id);
         let words = Words::parse(request.query.as_deref().unwrap_or_default());
-        let which = WhichSegments::Working { filters: request.filters.unwrap_or_default(), words };
-        let change =
-            ChangeSegments { project: project.clone(), which, change: Change::Stash, plan: None, at: self.clock.now() };
+        let now = self.clock.now();
+        let (filters, tiers) = request.filters.unwrap_or_default().resolve(now, &[Tier::Working]);
+        // What is stashed already is not stashed again.
+        let which = match tiers.contains(&Tier::Working) {
+            true => WhichSegments::Working { filters, words },
+            false => WhichSegments::Ids(Vec::new()),
+        };
+        let change = ChangeSegments { project: project.clone(), which, change: Change::Stash, plan: None, at: now };
         let changed = self.store.change_segments(scope, change).await?;
         Ok(StashReply {
             project_id: project,
@@ -46,6 +51,7 @@ impl Engine {
         Ok(SearchReply {
             segments: page.segments,
             total_matches: page.total,
+            total_is_lower_bound: page.total_is_lower_bound,
             query,
             filters_applied: filters,
             next_cursor: page.next_cursor,
@@ -61,8 +67,8 @@ impl Engine {
         let look = Look { limit: request.limit, cursor: None, full: request.full };
         let found = self.look_in_stash(scope, Some(project.clone()), request.query.as_deref(), &filters, look).await?;
         let (mut segments, mut moved, mut operation) = (found.segments, None, None);
-        let best = segments.first().and_then(|segment| segment.score).unwrap_or(0.0);
-        segments.retain(|segment| segment.score.is_none_or(|score| score >= RETRIEVED_SHARE * best));
+        let best = segments.first().and_then(|segment| segment.hit.as_ref()).map_or(0.0, |hit| hit.score);
+        segments.retain(|segment| segment.hit.as_ref().is_none_or(|hit| hit.score >= RETRIEVED_SHARE * best));
         if request.move_to_active {
             let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
             let which = WhichSegments::Ids(ids);
@@ -97,17 +103,20 @@ impl Engine {
         filters: &SegmentFilters,
         look: Look,
     ) -> Result<SegmentPage> {
+        let now = self.clock.now();
+        let (filters, tiers) = filters.resolve(now, &[Tier::Stashed]);
         let select = SelectSegments {
             first: self.project.clone(),
             project,
             task: WhichTask::Any,
-            tiers: &[Tier::Stashed],
-            filters: filters.clone(),
+            tiers,
+            filters,
             query: query.unwrap_or_default().to_owned(),
             is_ascending: false,
             limit: look.limit,
             cursor: look.cursor,
             preview: preview(look.full),
+            now,
         };
         match select.query.trim().is_empty() {
             true => self.store.list_segments(scope, select).await,

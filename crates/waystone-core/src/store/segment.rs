@@ -92,6 +92,8 @@ pub struct SelectSegments {
     pub cursor: Option<String>,
     /// How many characters of a text are wanted; `None` for all.
     pub preview: Option<usize>,
+    /// When it is asked.
+    pub now: Timestamp,
 }
 
 /// One page of segments, and what all of them have.
@@ -101,6 +103,8 @@ pub struct SegmentPage {
     pub task: Option<TaskId>,
     pub segments: Vec<Segment>,
     pub total: u64,
+    /// There may be more that were not looked at.
+    pub total_is_lower_bound: bool,
     pub tokens: u64,
     pub next_cursor: Option<String>,
     /// When a segment of the task or project last changed.

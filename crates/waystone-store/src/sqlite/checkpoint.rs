@@ -11,7 +11,7 @@ use waystone_core::api::{Checkpoint, Metadata};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::CheckpointId;
-use waystone_core::pack::{Base, Packed};
+use waystone_core::pack::{Base, Packed, unpack};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbResult, missing_id, unreadable};
@@ -19,7 +19,7 @@ use super::log::{Operation, append, append_and_publish, handle};
 use super::session;
 use crate::mirror;
 pub(crate) use add::add;
-pub(crate) use list::list;
+pub(crate) use list::{list, list_indexed};
 
 /// Records that a checkpoint was loaded.
 pub(crate) fn record_load(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<()> {
@@ -128,6 +128,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         parent_checkpoint_id: id(row, 8)?,
         context_hash: Hash(row.get(9)?),
         archived: row.get::<_, Option<i64>>(10)?.is_some(),
+        hit: None,
     })
 }
 
@@ -144,6 +145,11 @@ fn find_by_key(db: &Connection, key: i64) -> DbResult<Checkpoint> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE c.key = ?1"))?;
     let mut rows = statement.query(params![key])?;
     read(rows.next()?.ok_or_else(|| unreadable("a checkpoint", "its row is missing"))?)
+}
+
+/// A checkpoint, and the text of its context if its bytes are whole.
+pub(crate) fn find_with_text(db: &Connection, key: i64) -> DbResult<(Checkpoint, Option<Vec<u8>>)> {
+    Ok((find_by_key(db, key)?, unpack(&find_chain(db, key, None)?, &[]).ok()))
 }
 
 fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<Checkpoint>> {

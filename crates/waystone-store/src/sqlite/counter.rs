@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::error::{DbError, DbResult};
+use super::search;
 
 /// Counts anew what sessions and the space keep count of.
 pub(crate) fn recount(db: &Connection) -> DbResult<()> {
@@ -21,7 +22,8 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
                         + (SELECT coalesce(sum(size_bytes), 0) FROM given_context WHERE space = p.space)
                         + (SELECT coalesce(sum(size_bytes), 0) FROM segment WHERE space = p.space);",
     )
-    .map_err(DbError::from)
+    .map_err(DbError::from)?;
+    Ok(search::mark_all_stale(db)?)
 }
 
 /// Numbers go on after the highest one found. Operations before that are gone, so another chain begins.

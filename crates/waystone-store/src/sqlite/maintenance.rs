@@ -14,6 +14,7 @@ use super::connection::{BUSY_MAX, open_writer};
 use super::error::DbResult;
 use super::garbage;
 use super::mirror;
+use super::search;
 use super::segment;
 use super::view;
 use crate::OpenError;
@@ -94,19 +95,42 @@ impl Upkeep {
             return Ok(());
         }
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
-        loop {
-            let removed = self.locked(|db| {
-                let transaction = db.unchecked_transaction()?;
-                let removed = segment::purge(&transaction, before, EXPIRE_ROWS, now);
-                if removed.is_ok() {
-                    transaction.commit()?;
-                }
-                Ok(removed)
-            })?;
-            if removed.transpose()? != Some(EXPIRE_ROWS) {
-                return Ok(());
+        while self.in_turn(|db| segment::purge(db, before, EXPIRE_ROWS, now))? == Some(EXPIRE_ROWS) {}
+        Ok(())
+    }
+
+    /// One transaction, in its turn.
+    fn in_turn<T>(&mut self, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<Option<T>> {
+        let done = self.locked(|db| {
+            let transaction = db.unchecked_transaction()?;
+            let done = work(&transaction);
+            if done.is_ok() {
+                transaction.commit()?;
+            }
+            Ok(done)
+        })?;
+        done.transpose()
+    }
+
+    /// Brings what is kept for search up to what it is made from. With `is_last` also what was indexed a moment ago.
+    pub(crate) fn index(&mut self, is_last: bool, is_over: impl Fn() -> bool) -> DbResult<()> {
+        if !search::is_made(self.db()?)? {
+            self.locked(|db| in_transaction(db, |db| search::begin_anew(db, false)))?;
+            while self.in_turn(search::make_anew)?.is_some_and(|left| left > 0) && !is_over() {}
+        }
+        while self.locked(|db| in_transaction(db, search::follow))? == Some(true) && !is_over() {}
+        while !is_over() {
+            let now = self.clock.now();
+            let pending = search::read_pending(self.db()?, (!is_last).then_some(now))?;
+            if pending.is_empty() {
+                break;
+            }
+            let written = self.locked(|db| in_transaction(db, |db| search::write_indexed(db, &pending, now)))?;
+            if written.is_none() {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Writes the files of groups that had changed at the beginning, until all are written or it `is_over`. Between pages the log is

@@ -14,6 +14,7 @@ use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::handle::{Handle, Holder};
 use waystone_core::id::{ProjectId, SegmentId, TaskId};
+use waystone_core::meaning;
 use waystone_core::score;
 use waystone_core::store::{Scope, WhichTask};
 
@@ -171,8 +172,7 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         text_hash: Hash(row.get(8)?).to_string(),
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
-        score: None,
-        matched_by: None,
+        hit: None,
     })
 }
 
@@ -194,11 +194,36 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SegmentId) -> DbResult<O
     rows.next()?.map(|row| read(row, None)).transpose()
 }
 
-/// A segment with as much of its text as is wanted.
-pub(crate) fn read_by_key(db: &Connection, key: i64, preview: Option<usize>) -> DbResult<Option<Segment>> {
+/// A segment with as much of its text as is wanted, and what `look` makes of the whole.
+pub(crate) fn read_by_key<T>(
+    db: &Connection,
+    key: i64,
+    preview: Option<usize>,
+    look: impl FnOnce(&str) -> T,
+) -> DbResult<Option<(Segment, T)>> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.key = ?1"))?;
     let mut rows = statement.query(params![key])?;
-    rows.next()?.map(|row| read(row, preview)).transpose()
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let seen = look(row.get_ref(18)?.as_str().unwrap_or_default());
+    Ok(Some((read(row, preview)?, seen)))
+}
+
+/// Makes what up to `limit` segments from `key` on are searched by anew. Returns the last of them.
+pub(crate) fn reindex(db: &Connection, key: i64, limit: i64) -> DbResult<Option<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
+         WHERE s.key >= ?1 ORDER BY s.key LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![key, limit])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let (key, text) = (row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default());
+        db.prepare_cached("DELETE FROM segment_word WHERE rowid = ?1")?.execute(params![key])?;
+        db.prepare_cached("DELETE FROM segment_index WHERE segment = ?1")?.execute(params![key])?;
+        put::index(db, key, text, &meaning::pieces(text))?;
+        last = Some(key);
+    }
+    Ok(last)
 }
 
 /// Projects that have a segment.

@@ -16,6 +16,7 @@ pub(super) fn checkpoint(new: NewCheckpoint) -> Checkpoint {
         parent_checkpoint_id: new.parent,
         context_hash: new.context_hash,
         archived: false,
+        hit: None,
     }
 }
 

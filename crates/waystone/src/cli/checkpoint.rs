@@ -62,6 +62,9 @@ pub(crate) struct List {
     /// Only checkpoints whose name, tags or metadata contain these words
     #[arg(long, value_name = "WORDS")]
     query: Option<String>,
+    /// Look for the query in what sessions last saved, by words and by meaning, best first
+    #[arg(long, requires = "query")]
+    content: bool,
     /// Only checkpoints with this tag; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
@@ -214,6 +217,7 @@ impl List {
             session_id: self.session,
             project_id: self.project,
             query: self.query,
+            content: self.content,
             tags: self.tags,
             workflow_id: self.workflow,
             agent_id: self.agent,

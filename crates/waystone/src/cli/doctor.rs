@@ -19,6 +19,9 @@ pub(crate) struct Doctor {
     /// may have the data directory open
     #[arg(long)]
     pub(super) repair: bool,
+    /// First make all that is kept for search anew, from what it is made of
+    #[arg(long)]
+    reindex: bool,
 }
 
 /// Brings the database back from the files before it is opened. Says on standard error what was done.
@@ -38,7 +41,19 @@ pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<
 }
 
 /// Compares and heals the copies of everything. `before` is what a repair found.
-pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out, before: Vec<Finding>) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    doctor: Doctor,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    before: Vec<Finding>,
+) -> anyhow::Result<()> {
+    if doctor.reindex {
+        let bar = bar("indexing");
+        let texts = engine.reindex(scope, |done, total| advance(&bar, done, total)).await?;
+        bar.finish_and_clear();
+        super::warn(&[format!("{} indexed anew", count(texts, "text"))]);
+    }
     let bar = bar("comparing");
     let checkup = engine.check_copies(scope, |done, total| advance(&bar, done, total)).await?.with(before);
     bar.finish_and_clear();

@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 
 use waystone_core::api::{
     AnalyzeGarbage, AnalyzeUsage, ExpandHandle, PinSegments, PruneAction, PruneSegments, RetrieveStashed,
-    SearchStashed, SegmentFilters, SegmentType, StashSegments,
+    SearchStashed, SegmentFilters, SegmentType, StashSegments, Tier,
 };
-use waystone_core::clock::Timestamp;
+use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::{PlanId, ProjectId, SegmentId, TaskId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
@@ -155,6 +155,12 @@ pub(crate) struct Which {
     /// Only before this time, or this date
     #[arg(long, value_name = "TIME")]
     created_before: Option<Timestamp>,
+    /// Only since a time, or since so long ago, such as 24h or 7d
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+    /// Only of this tier: working or stashed
+    #[arg(long, value_parser = tier)]
+    tier: Option<Tier>,
 }
 
 impl Which {
@@ -166,8 +172,16 @@ impl Which {
             kind: self.kind,
             created_after: self.created_after,
             created_before: self.created_before,
+            since: self.since.clone(),
+            tier: self.tier,
         })
     }
+}
+
+/// A tier that is searched.
+pub(super) fn tier(name: &str) -> Result<Tier, String> {
+    let found = [Tier::Working, Tier::Stashed].into_iter().find(|tier| tier.as_str() == name);
+    found.ok_or_else(|| "it is working or stashed".to_owned())
 }
 
 fn kind(name: &str) -> Result<SegmentType, String> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use waystone_core::api::{Hit, Segment};
 use waystone_testkit::Harness;
 
 use super::{add, add_one, ids, in_window, pin, retrieve, search, set_task, stash, working_set};
@@ -48,6 +49,10 @@ async fn to_be_stashed_a_text_must_have_every_word_and_quoted_phrase() {
     }
 }
 
+fn hit(segment: &Segment) -> &Hit {
+    segment.hit.as_ref().unwrap()
+}
+
 #[tokio::test]
 async fn what_fits_best_comes_first_by_words_by_meaning_and_beside_a_match() {
     let h = Harness::new();
@@ -65,8 +70,8 @@ async fn what_fits_best_comes_first_by_words_by_meaning_and_beside_a_match() {
     let check = async |query: &str, best: usize, by: &str| {
         let found = search(&h, json!({ "query": query })).await.unwrap();
         let first = &found.segments[0];
-        assert_eq!((first.segment_id.as_str(), first.matched_by), (all[best].as_str(), Some(by)), "{query}");
-        assert!(found.segments.is_sorted_by(|a, b| a.score >= b.score), "{query}");
+        assert_eq!((first.segment_id.as_str(), hit(first).why), (all[best].as_str(), by), "{query}");
+        assert!(found.segments.is_sorted_by(|a, b| hit(a).score >= hit(b).score), "{query}");
         found
     };
     check("ledger", 3, "words and meaning").await;
@@ -74,7 +79,7 @@ async fn what_fits_best_comes_first_by_words_by_meaning_and_beside_a_match() {
     check("chasing", 1, "words and meaning").await;
     let near = check("kitten and dog", 1, "meaning").await;
     let beside = near.segments.iter().find(|segment| segment.segment_id.as_str() == all[2]).unwrap();
-    assert!(beside.score < near.segments[0].score);
+    assert!(hit(beside).score < hit(&near.segments[0]).score);
     let late = add(&h, json!({ "text": "the ledger was repaired", "stash": true, "task_id": "t" })).await;
     let found = search(&h, json!({ "query": "ledger repaired" })).await.unwrap();
     assert_eq!(found.segments[0].segment_id.as_str(), late[0], "what is put later is found at once");

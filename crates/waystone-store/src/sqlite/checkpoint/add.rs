@@ -81,6 +81,7 @@ fn describe(
         parent_checkpoint_id: parent,
         context_hash: new.context_hash,
         archived: false,
+        hit: None,
     })
 }
 

@@ -1,7 +1,9 @@
 //! Lists of checkpoints, newest first. A page costs the same whatever is behind it: rows are found by an index in their
 //! order, and totals without a filter are counters.
 
-use rusqlite::{Connection, Params, named_params, params};
+use std::collections::HashMap;
+
+use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::Error;
 use waystone_core::api::{CheckpointPage, ListCheckpoints};
 use waystone_core::store::Scope;
@@ -9,7 +11,7 @@ use waystone_core::store::Scope;
 use super::{COLUMNS, FROM, read};
 use crate::sqlite::cursor;
 use crate::sqlite::error::DbResult;
-use crate::sqlite::session;
+use crate::sqlite::session::{self, SessionRow};
 
 /// The filters, as text that is always the same: a filter that was not given is NULL and lets everything pass.
 const FILTERS: &str = "
@@ -23,41 +25,77 @@ const FILTERS: &str = "
     AND NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
                     WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))";
 
-pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<CheckpointPage> {
-    let session = match &filter.session_id {
-        Some(id) => {
-            let row = session::find_row(db, scope, id)?.filter(|row| !row.is_archived);
-            Some(row.ok_or_else(|| Error::SessionNotFound(id.clone()))?)
+/// What a list is narrowed down to, as values for the names in [`FILTERS`].
+struct Bounds {
+    session: Option<SessionRow>,
+    within: &'static str,
+    tags: String,
+    before: i64,
+}
+
+impl Bounds {
+    fn of(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<Self> {
+        let session = match &filter.session_id {
+            Some(id) => {
+                let row = session::find_row(db, scope, id)?.filter(|row| !row.is_archived);
+                Some(row.ok_or_else(|| Error::SessionNotFound(id.clone()))?)
+            }
+            None => None,
+        };
+        let within = match session {
+            Some(_) => "c.session = :session AND c.space = :space",
+            None => "c.space = :space AND :session IS NULL",
+        };
+        let tags = serde_json::json!(filter.tags).to_string();
+        Ok(Self { session, within, tags, before: cursor::read(filter.cursor.as_deref())? })
+    }
+
+    /// Runs a statement that may have any of the names.
+    fn query<'a>(
+        &self,
+        statement: &'a mut CachedStatement<'_>,
+        scope: &Scope,
+        filter: &ListCheckpoints,
+    ) -> DbResult<Rows<'a>> {
+        let session = self.session.as_ref().map(|row| row.key);
+        let (project, workflow) = (filter.project_id.as_ref().map(|id| id.as_str()), &filter.workflow_id);
+        let (workflow, agent) =
+            (workflow.as_ref().map(|id| id.as_str()), filter.agent_id.as_ref().map(|id| id.as_str()));
+        let (since, until) = (filter.since.map(|at| at.ms()), filter.until.map(|at| at.ms()));
+        let (query, limit) = (filter.query.as_ref().filter(|_| !filter.content), filter.limit + 1);
+        let values: [(&str, &dyn ToSql); 12] = [
+            (":space", &scope.space),
+            (":session", &session),
+            (":project", &project),
+            (":workflow", &workflow),
+            (":agent", &agent),
+            (":since", &since),
+            (":until", &until),
+            (":query", &query),
+            (":tags", &self.tags),
+            (":before", &self.before),
+            (":limit", &limit),
+            (":offset", &filter.offset),
+        ];
+        for (name, value) in values {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
         }
-        None => None,
-    };
-    let within = match session {
-        Some(_) => "c.session = :session AND c.space = :space",
-        None => "c.space = :space AND :session IS NULL",
-    };
-    let tags = serde_json::json!(filter.tags).to_string();
-    let before = cursor::read(filter.cursor.as_deref())?;
-    let bound = named_params! {
-        ":space": scope.space,
-        ":session": session.as_ref().map(|row| row.key),
-        ":project": filter.project_id.as_ref().map(|id| id.as_str()),
-        ":workflow": filter.workflow_id.as_ref().map(|id| id.as_str()),
-        ":agent": filter.agent_id.as_ref().map(|id| id.as_str()),
-        ":since": filter.since.map(|at| at.ms()),
-        ":until": filter.until.map(|at| at.ms()),
-        ":query": filter.query,
-        ":tags": tags,
-        ":before": before,
-        ":limit": filter.limit + 1,
-        ":offset": filter.offset,
-    };
+        Ok(statement.raw_query())
+    }
+}
+
+pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<CheckpointPage> {
+    let bounds = Bounds::of(db, scope, filter)?;
     let sql = format!(
-        "SELECT {COLUMNS} {FROM} WHERE {within} AND c.seq < :before AND {FILTERS}
-         ORDER BY c.seq DESC LIMIT :limit OFFSET :offset"
+        "SELECT {COLUMNS} {FROM} WHERE {} AND c.seq < :before AND {FILTERS}
+         ORDER BY c.seq DESC LIMIT :limit OFFSET :offset",
+        bounds.within
     );
     let (mut checkpoints, mut last_seq, mut has_more) = (Vec::new(), None, false);
     let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(bound)?;
+    let mut rows = bounds.query(&mut statement, scope, filter)?;
     while let Some(row) = rows.next()? {
         has_more = checkpoints.len() == filter.limit as usize;
         if !has_more {
@@ -65,13 +103,29 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> 
             checkpoints.push(read(row)?);
         }
     }
-    let total = match (is_unfiltered(filter), session) {
+    let total = match (is_unfiltered(filter), &bounds.session) {
         (true, Some(session)) => session.checkpoint_count,
         (true, None) => count_all(db, scope)?,
-        (false, _) => count(db, within, bound)?,
+        (false, _) => count(db, scope, filter, &bounds)?,
     };
     let next_cursor = last_seq.filter(|_| has_more).map(cursor::write);
     Ok(CheckpointPage { checkpoints, total, has_more, next_cursor, warnings: Vec::new() })
+}
+
+/// What sessions are searched by, of those whose checkpoint passes the filters: its key there, and the checkpoint's.
+pub(crate) fn list_indexed(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<HashMap<i64, i64>> {
+    let bounds = Bounds::of(db, scope, filter)?;
+    let sql = format!(
+        "SELECT i.key, c.key {FROM} JOIN checkpoint_index AS i ON i.checkpoint = c.key WHERE {} AND {FILTERS}",
+        bounds.within
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = bounds.query(&mut statement, scope, filter)?;
+    let mut found = HashMap::new();
+    while let Some(row) = rows.next()? {
+        found.insert(row.get(0)?, row.get(1)?);
+    }
+    Ok(found)
 }
 
 fn is_unfiltered(filter: &ListCheckpoints) -> bool {
@@ -90,10 +144,9 @@ fn count_all(db: &Connection, scope: &Scope) -> DbResult<u64> {
         .query_row(params![scope.space], |row| row.get(0))?)
 }
 
-/// Binds what the page binds: the last three have no effect here and stand in a condition that always holds.
-fn count(db: &Connection, within: &str, bound: impl Params) -> DbResult<u64> {
-    let sql = format!(
-        "SELECT count(*) {FROM} WHERE {within} AND {FILTERS} AND :before IS NOT NULL AND :limit > 0 AND :offset >= 0"
-    );
-    Ok(db.prepare_cached(&sql)?.query_row(bound, |row| row.get(0))?)
+fn count(db: &Connection, scope: &Scope, filter: &ListCheckpoints, bounds: &Bounds) -> DbResult<u64> {
+    let sql = format!("SELECT count(*) {FROM} WHERE {} AND {FILTERS}", bounds.within);
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = bounds.query(&mut statement, scope, filter)?;
+    Ok(rows.next()?.map_or(Ok(0), |row| row.get(0))?)
 }

@@ -9,6 +9,7 @@ use waystone_core::api::{SegmentType, Tier};
 use waystone_core::canon::Hash;
 use waystone_core::error::Quota;
 use waystone_core::id::{ProjectId, SegmentId};
+use waystone_core::meaning::Piece;
 use waystone_core::search;
 use waystone_core::store::{NewSegment, NewSegments, Put, Scope};
 
@@ -249,15 +250,21 @@ fn add(
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?
         .execute(params![key, segment.text])?;
-    db.prepare_cached("INSERT INTO segment_word (rowid, text) VALUES (?1, ?2)")?
-        .execute(params![key, search::indexed(&segment.text)])?;
-    let pieces: Vec<u8> = segment.pieces.iter().flat_map(|piece| piece.to_le_bytes()).collect();
-    db.prepare_cached("INSERT INTO segment_index (segment, pieces) VALUES (?1, ?2)")?.execute(params![key, pieces])?;
+    index(db, key, &segment.text, &segment.pieces)?;
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
         refer(db, scope, project, key, target)?;
     }
     let (pinned, kind) = (new.pinned, segment.kind);
     Ok(Image { key, tier, pinned, entered_seq, survived: 0, mentions, tokens, task, kind })
+}
+
+/// Adds what a segment is searched by.
+pub(super) fn index(db: &Connection, key: i64, text: &str, pieces: &[Piece]) -> DbResult<()> {
+    db.prepare_cached("INSERT INTO segment_word (rowid, text) VALUES (?1, ?2)")?
+        .execute(params![key, search::indexed(text)])?;
+    let pieces: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_le_bytes()).collect();
+    db.prepare_cached("INSERT INTO segment_index (segment, pieces) VALUES (?1, ?2)")?.execute(params![key, pieces])?;
+    Ok(())
 }
 
 /// Records that a segment refers to another of its project, if there is one of that id.

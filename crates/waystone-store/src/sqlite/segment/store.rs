@@ -41,8 +41,8 @@ impl SegmentStore for Sqlite {
     }
 
     async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
-        let (scope, meanings) = (scope.clone(), Arc::clone(&self.meanings));
-        self.readers.read(move |db| search::search(db, &scope, &meanings, &select)).await
+        let (scope, corpora) = (scope.clone(), Arc::clone(&self.corpora));
+        self.readers.read(move |db| search::search_segments(db, &scope, &corpora, &select)).await
     }
 
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {

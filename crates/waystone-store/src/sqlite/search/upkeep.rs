@@ -1,0 +1,192 @@
+//! How the index follows what it is made from. Segments are indexed as they are put; what sessions last saved is indexed by housekeeping,
+//! some time after the save. All of it can be made anew.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
+use waystone_core::clock::Timestamp;
+use waystone_core::meaning::{Piece, pieces};
+use waystone_core::search::indexed;
+
+use crate::sqlite::checkpoint;
+use crate::sqlite::error::DbResult;
+use crate::sqlite::segment::reindex;
+
+/// How the index is made. It is made anew where it was made by another number.
+const VERSION: i64 = 1;
+/// How many operations, segments and sessions are looked at in one transaction.
+const OPERATIONS_MAX: i64 = 1000;
+const SEGMENTS_MAX: i64 = 200;
+const SESSIONS_MAX: usize = 16;
+/// A session that saves all the time is indexed no more often.
+const REST_MS: i64 = 10_000;
+/// Of a longer context only the beginning and the end are indexed.
+const HEAD_BYTES: usize = 256 * 1024;
+const TAIL_BYTES: usize = 768 * 1024;
+
+/// What a session is to be found by.
+pub(crate) struct Pending {
+    session: i64,
+    checkpoint: Option<i64>,
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+/// Takes note of sessions that operations changed since the last time. Returns whether there may be more.
+pub(crate) fn follow(db: &Connection) -> rusqlite::Result<bool> {
+    let behind: Option<(i64, i64, i64)> = db
+        .prepare_cached(
+            "SELECT i.space, i.followed_seq, s.operation_seq FROM search_index AS i JOIN space AS s ON s.space = i.space
+             WHERE i.followed_seq < s.operation_seq LIMIT 1",
+        )?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((space, followed, newest)) = behind else { return Ok(false) };
+    let until = newest.min(followed + OPERATIONS_MAX);
+    db.prepare_cached(
+        "INSERT INTO checkpoint_index (session, indexed_at_ms, stale, pieces)
+             SELECT DISTINCT s.key, 0, 1, x'' FROM operation AS o, json_each(o.subject) AS handle
+             JOIN session AS s ON s.space = o.space AND s.id = substr(handle.value, length('ws:session:') + 1)
+             WHERE o.space = ?1 AND o.seq > ?2 AND o.seq <= ?3 AND o.kind <> 'checkpoint.loaded'
+                 AND handle.value LIKE 'ws:session:%'
+         ON CONFLICT (session) DO UPDATE SET stale = 1",
+    )?
+    .execute(params![space, followed, until])?;
+    db.prepare_cached("UPDATE search_index SET followed_seq = ?2 WHERE space = ?1")?.execute(params![space, until])?;
+    Ok(true)
+}
+
+/// Takes every session for changed: there are rows that no operation added.
+pub(crate) fn mark_all_stale(db: &Connection) -> rusqlite::Result<()> {
+    db.execute_batch(
+        "INSERT INTO checkpoint_index (session, indexed_at_ms, stale, pieces) SELECT key, 0, 1, x'' FROM session WHERE true
+         ON CONFLICT (session) DO UPDATE SET stale = 1, indexed_at_ms = 0, checkpoint = NULL",
+    )
+}
+
+/// Reads some of the sessions that changed. `at` leaves those alone that were indexed a moment ago.
+pub(crate) fn read_pending(db: &Connection, at: Option<Timestamp>) -> DbResult<Vec<Pending>> {
+    let mut statement = db.prepare_cached(
+        "SELECT i.session, iif(s.archived_at_ms IS NULL, s.head, NULL) FROM checkpoint_index AS i
+         JOIN session AS s ON s.key = i.session
+         WHERE i.stale = 1 AND (?1 IS NULL OR i.indexed_at_ms NOT BETWEEN ?1 - ?2 AND ?1) ORDER BY i.session LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![at.map(Timestamp::ms), REST_MS, SESSIONS_MAX], |row| {
+        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
+    })?;
+    let rows: Vec<(i64, Option<i64>)> = rows.collect::<Result<_, _>>()?;
+    let read = |(session, head): (i64, Option<i64>)| {
+        let text = match head {
+            // What cannot be read is not found; `doctor` tells of it.
+            Some(key) => checkpoint::find_with_text(db, key)?.1.map(|raw| text_of(&raw)).unwrap_or_default(),
+            None => String::new(),
+        };
+        Ok(Pending { session, checkpoint: head, pieces: pieces(&text), text: indexed(&text) })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Writes what was read. A session that changed meanwhile stays stale.
+pub(crate) fn write_indexed(db: &Connection, pending: &[Pending], at: Timestamp) -> rusqlite::Result<()> {
+    for Pending { session, checkpoint, text, pieces } in pending {
+        let before: Option<i64> = db
+            .prepare_cached("SELECT key FROM checkpoint_index WHERE session = ?1")?
+            .query_row(params![session], |row| row.get(0))
+            .optional()?;
+        if let Some(before) = before {
+            db.prepare_cached("DELETE FROM checkpoint_word WHERE rowid = ?1")?.execute(params![before])?;
+            db.prepare_cached("DELETE FROM checkpoint_index WHERE key = ?1")?.execute(params![before])?;
+        }
+        let pieces: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_le_bytes()).collect();
+        db.prepare_cached(
+            "INSERT INTO checkpoint_index (session, checkpoint, indexed_at_ms, stale, pieces)
+             SELECT key, ?2, ?3, iif(archived_at_ms IS NULL, head, NULL) IS NOT ?2, ?4 FROM session WHERE key = ?1",
+        )?
+        .execute(params![session, checkpoint, at.ms(), pieces])?;
+        db.prepare_cached("INSERT INTO checkpoint_word (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![db.last_insert_rowid(), text])?;
+    }
+    Ok(())
+}
+
+/// All that a context says, a line for each text, with the key it stands under.
+pub(super) fn text_of(raw: &[u8]) -> String {
+    fn add(key: &str, value: &Value, text: &mut String) {
+        let mut line = |said: &str| {
+            text.push_str(key);
+            text.push_str(if key.is_empty() { "" } else { ": " });
+            text.push_str(said);
+            text.push('\n');
+        };
+        match value {
+            Value::Null => {}
+            Value::Bool(said) => line(if *said { "true" } else { "false" }),
+            Value::Number(number) => line(&number.to_string()),
+            Value::String(said) => line(said),
+            Value::Array(items) => items.iter().for_each(|item| add(key, item, text)),
+            Value::Object(members) => members.iter().for_each(|(key, value)| add(key, value, text)),
+        }
+    }
+    let mut text = String::new();
+    add("", &waystone_core::json::parse_trusted(raw).unwrap_or_default(), &mut text);
+    if text.len() <= HEAD_BYTES + TAIL_BYTES {
+        return text;
+    }
+    let (head, tail) = (text.floor_char_boundary(HEAD_BYTES), text.ceil_char_boundary(text.len() - TAIL_BYTES));
+    format!("{}\n{}", &text[..head], &text[tail..])
+}
+
+/// Whether the index is all there and of this version.
+pub(crate) fn is_made(db: &Connection) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT NOT EXISTS (SELECT 1 FROM search_index WHERE version <> ?1 OR next_segment IS NOT NULL)")?
+        .query_row(params![VERSION], |row| row.get(0))
+}
+
+/// Begins to make all of it anew, or goes on where it was left if that was begun.
+pub(crate) fn begin_anew(db: &Connection, is_forced: bool) -> rusqlite::Result<()> {
+    let begun = db.execute(
+        "UPDATE search_index SET version = ?1, next_segment = 0 WHERE version <> ?1 OR ?2",
+        params![VERSION, is_forced],
+    )?;
+    if begun > 0 { mark_all_stale(db) } else { Ok(()) }
+}
+
+/// Makes the index of some segments anew. Returns how many are left.
+pub(crate) fn make_anew(db: &Connection) -> DbResult<u64> {
+    let next: Option<i64> =
+        db.query_row("SELECT min(next_segment) FROM search_index WHERE next_segment IS NOT NULL", [], |row| {
+            row.get(0)
+        })?;
+    let Some(next) = next else { return Ok(0) };
+    let last = reindex(db, next, SEGMENTS_MAX)?;
+    db.execute(
+        "UPDATE search_index SET next_segment = ?1, round = round + iif(?1 IS NULL, 1, 0) WHERE next_segment IS NOT NULL",
+        params![last.map(|last| last + 1)],
+    )?;
+    let Some(last) = last else { return Ok(0) };
+    Ok(db.query_row("SELECT 1 + count(*) FROM segment WHERE key > ?1", params![last], |row| row.get(0))?)
+}
+
+/// How many sessions are not indexed as they are.
+pub(crate) fn count_stale(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT count(*) FROM checkpoint_index WHERE stale = 1", [], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_searched_by_all_that_it_says() {
+        let check = |context: &str, expected: &str| assert_eq!(text_of(context.as_bytes()), expected, "{context}");
+        check(
+            r#"{"goal":"x y","n":[1,2.5,null,true],"a":{"b":["deep"]}}"#,
+            "goal: x y\nn: 1\nn: 2.5\nn: true\nb: deep\n",
+        );
+        check("{}", "");
+        check("[\"plain\"]", "plain\n");
+        check("garbage", "");
+        let long = format!("{{\"a\":\"{}\",\"z\":\"{} end\"}}", "é".repeat(HEAD_BYTES), "ü".repeat(TAIL_BYTES));
+        let text = text_of(long.as_bytes());
+        assert!(text.len() <= HEAD_BYTES + TAIL_BYTES + 8 && text.starts_with("a: é") && text.ends_with("end\n"));
+    }
+}
