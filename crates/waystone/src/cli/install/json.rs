@@ -23,6 +23,19 @@ struct Spot {
     index: usize,
 }
 
+impl Spot {
+    fn child(&self) -> Range {
+        self.children[self.index]
+    }
+
+    /// Whether nothing else is in the container, comments included.
+    fn is_alone(&self, text: &str) -> bool {
+        let (before, after) =
+            (&text[self.container.start + 1..self.child().start], &text[self.child().end..self.container.end - 1]);
+        before.trim().is_empty() && after.trim().trim_start_matches(',').trim().is_empty()
+    }
+}
+
 /// The value of a text, if there is one. A client reads more than strict JSON or does not; that is for the client to say.
 pub(super) fn parse(text: &str) -> Result<Option<Node<'_>>, String> {
     let options = ParseOptions {
@@ -132,12 +145,12 @@ pub(super) fn push(text: &str, way: &[&str], value: &Value) -> Result<String, St
     }
 }
 
-/// Cuts out what is at `way`, and with it each container that it was alone in, unless `is_kept` says that it stays.
+/// Cuts out what is at `way`, and with it each container that has nothing else in it, unless `is_kept` says that it stays.
 pub(super) fn cut(text: &str, way: &[Step<'_>], is_kept: impl Fn(&[Step<'_>]) -> bool) -> Result<String, String> {
     let root = parse(text)?;
     let mut spots = spots(root.as_ref(), way).ok_or("what is to be removed is not there")?;
     let mut spot = spots.pop().ok_or("nothing is to be removed")?;
-    while spot.children.len() == 1 && !is_kept(&way[..spots.len()]) {
+    while spot.is_alone(text) && !is_kept(&way[..spots.len()]) {
         let Some(outer) = spots.pop() else { break };
         spot = outer;
     }
@@ -206,34 +219,34 @@ fn add_child(
 }
 
 fn cut_child(text: &str, spot: &Spot) -> String {
-    let child = spot.children[spot.index];
+    let child = spot.child();
+    if spot.is_alone(text) {
+        return splice(text, &[(range(spot.container.start + 1, spot.container.end - 1), String::new())]);
+    }
     let next = next_token(text, child.end);
     let has_comma = text[next..].starts_with(',');
-    let mut end = if has_comma { next + 1 } else { child.end };
+    // A comment between the two stays.
+    let comma_follows = has_comma && text[child.end..next].trim().is_empty();
+    let mut end = if comma_follows { next + 1 } else { child.end };
     let blank = text[..child.start].trim_end().len();
     let rest = text[end..].trim_start_matches([' ', '\t']);
-    let is_last = spot.index + 1 == spot.children.len();
-    let mut cuts = Vec::new();
     let mut start = child.start;
-    if spot.children.len() == 1
-        && text[end..spot.container.end - 1].trim().is_empty()
-        && blank == spot.container.start + 1
-    {
-        (start, end) = (blank, spot.container.end - 1);
-    } else if rest.starts_with(['\n', '\r'])
-        || (is_last && rest.starts_with(['}', ']']) && !ends_in_comment(text, blank))
-    {
+    if rest.starts_with(['\n', '\r']) || (rest.starts_with(['}', ']']) && !ends_in_comment(text, blank)) {
         // Up to the end of what stands before: the line of the child goes too.
         start = blank;
     } else {
         end = text.len() - rest.len();
     }
+    let mut cuts = Vec::new();
     if !has_comma && spot.index > 0 {
         let comma = next_token(text, spot.children[spot.index - 1].end);
         cuts.push((range(comma, comma + 1), String::new()));
         start = start.max(comma + 1);
     }
     cuts.push((range(start, end), String::new()));
+    if has_comma && !comma_follows {
+        cuts.push((range(next, next + 1), String::new()));
+    }
     splice(text, &cuts)
 }
 

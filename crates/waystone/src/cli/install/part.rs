@@ -187,4 +187,19 @@ mod tests {
         );
         check("{\"s\":{\"a\":1}}", "{\"s\":{\"a\":1, \"waystone\": {\"command\": \"w\", \"args\": [\"mcp\"]}}}");
     }
+    #[test]
+    fn comments_around_what_is_taken_out_stay() {
+        let check = |before: &str, after: &str| {
+            let removed = Part::Server("s").remove(before, None).unwrap();
+            assert_eq!(removed, after, "{before:?}");
+        };
+        check("{\"s\": {\"waystone\": 1}}", "{}");
+        check("{\"s\": {\"waystone\": 1,},}", "{}");
+        check("{\"s\": {\n  // mine\n  \"waystone\": 1\n}}", "{\"s\": {\n  // mine\n}}");
+        check("{\"s\": {\"a\": 1, \"waystone\": 1}}", "{\"s\": {\"a\": 1}}");
+        check("{\"s\": {\"waystone\": 1, \"a\": 1}}", "{\"s\": {\"a\": 1}}");
+        check("{\"s\": {\"waystone\": 1 /* x */, \"a\": 1}}", "{\"s\": {/* x */ \"a\": 1}}");
+        check("{\"s\": {\"a\": 1, // a\n  \"waystone\": 1 }}", "{\"s\": {\"a\": 1 // a\n  }}");
+        check("{\"s\": {\"a\": 1, // a\n  \"waystone\": 1, // w\n}}", "{\"s\": {\"a\": 1, // a\n  // w\n}}");
+    }
 }
