@@ -147,6 +147,17 @@ fn first_word(command: &str) -> String {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn a_shell_reads_a_quoted_path_as_it_was() {
+        for path in ["/usr/bin/waystone", "/a b/c", "/a $HOME `id` \"x\" \\ 'y' !z * ~ & ; | #", "/ä/ö"] {
+            let script = format!("printf %s {}", quoted(path));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), path);
+        }
+        assert_eq!((quoted("/a/b-1.2"), quoted("/a b")), ("/a/b-1.2".to_owned(), "\"/a b\"".to_owned()));
+    }
+
     #[test]
     fn a_hook_is_ours_by_the_name_of_its_program() {
         for path in

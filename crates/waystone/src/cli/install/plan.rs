@@ -130,3 +130,22 @@ impl Step {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::part::Part;
+    use super::*;
+
+    #[test]
+    fn what_was_written_while_a_person_was_asked_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        let program = Program { path: "/bin/waystone".to_owned(), data_dir: None };
+        let file = File { path: path.clone(), part: Part::Server("servers"), root: folder.path().to_owned() };
+        let step = Step::install(file, &program).unwrap();
+        std::fs::write(&path, "{}").unwrap();
+        assert!(step.apply().unwrap_err().to_string().contains("changed in the meantime"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else was written");
+    }
+}
