@@ -7,6 +7,7 @@ mod doctor;
 mod failure;
 mod file;
 mod handle;
+mod install;
 mod operation;
 mod render;
 mod search;
@@ -34,8 +35,8 @@ pub(crate) use failure::{refuse, report};
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.
 ///
-/// Agents reach it over MCP: add `waystone mcp` to your agent's MCP servers. The other commands let you look at what was
-/// saved and save by hand.
+/// Agents reach it over MCP: `waystone install` adds it to yours. The other commands let you look at what was saved and save by
+/// hand.
 #[derive(Debug, Parser)]
 #[command(name = "waystone", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
 pub(crate) struct Arguments {
@@ -93,6 +94,8 @@ pub(crate) enum OnStore {
 /// Commands that need none.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plain {
+    /// Add Waystone to an agent: its MCP server, and for Claude Code and Codex its hooks
+    Install(install::Install),
     /// Look at settings
     #[command(subcommand)]
     Config(config::Command),
@@ -104,6 +107,7 @@ pub(crate) enum Plain {
 
 pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> anyhow::Result<()> {
     match command {
+        Plain::Install(command) => install::run(command, settings, &render::Out { json }),
         Plain::Config(command) => config::run(command, settings, &render::Out { json }),
         Plain::Completions { shell } => {
             let mut script = Vec::new();

@@ -2,16 +2,17 @@
 //!
 //! Later wins: defaults, `config.json` in the data directory, the environment, flags. This is the only place that reads the
 //! environment. What the table looks like to clap is in [`flag`], to an editor in [`schema`], and how layers are read and checked
-//! in [`layer`].
+//! in [`layer`]. Where other programs keep theirs is in [`place`].
 
 mod flag;
 mod layer;
+pub(crate) mod place;
 mod project;
 mod schema;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -249,6 +250,11 @@ impl Settings {
     pub(crate) fn given_project(&self) -> Option<ProjectId> {
         let is_flag = self.origins.get("project").is_some_and(|origin| origin == "--project");
         is_flag.then(|| self.project.clone())
+    }
+
+    /// The data directory, if someone said where it is.
+    pub(crate) fn given_data_dir(&self) -> Option<&Path> {
+        self.origins.contains_key(DATA_DIR).then_some(&*self.data_dir)
     }
 
     pub(crate) fn text(&self, key: &str) -> &str {

@@ -1,4 +1,4 @@
-//! What a person sees of the difference between two checkpoints.
+//! What a person sees of the difference between two checkpoints, or two texts.
 
 use std::fmt::Write as _;
 
@@ -25,8 +25,7 @@ fn show_change(change: &Change) -> String {
     let style = Style::new().fg_color(Some(color.into())).bold();
     let _ = writeln!(text, "{style}{mark} {}{style:#}", plain(&change.key));
     if let Some(diff) = &change.diff {
-        diff.lines().for_each(|line| add_line(&mut text, &plain_text(line)));
-        return text;
+        return text + &show_lines(diff);
     }
     let lines = |value: &Value| plain_json(&serde_json::to_string_pretty(value).unwrap_or_default());
     for (mark, value) in [('-', &change.before), ('+', &change.after)] {
@@ -35,6 +34,14 @@ fn show_change(change: &Change) -> String {
         }
     }
     text
+}
+
+/// A unified diff in colours.
+pub(crate) fn show_lines(diff: &str) -> String {
+    diff.lines().fold(String::new(), |mut text, line| {
+        add_line(&mut text, &plain_text(line));
+        text
+    })
 }
 
 fn add_line(text: &mut String, line: &str) {

@@ -25,21 +25,26 @@ impl Out {
     }
 }
 
-/// Asks a person before `what` is deleted, and says what comes of it. Without a terminal there is no one to ask, so it must have
-/// been said before.
+/// Asks a person before `what` is deleted, and says what comes of it.
 pub(crate) fn confirm(what: &str, outcome: &str) -> anyhow::Result<()> {
+    let question = format!("Delete {what}? {outcome}");
+    ask(&question, &format!("{what} is deleted"), "nothing was deleted")
+}
+
+/// Asks a person whether something is to be done. Without a terminal there is no one to ask, so it must have been said before.
+pub(crate) fn ask(question: &str, what_is_done: &str, when_refused: &str) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
-        let message = format!("{what} is deleted only when that is confirmed, and there is no terminal to ask on");
+        let message = format!("{what_is_done} only when that is confirmed, and there is no terminal to ask on");
         return Err(Failure { code: "INVALID_INPUT", message, hint: "use --yes".to_owned() }.into());
     }
-    write!(std::io::stderr(), "Delete {what}? {outcome} [y/N] ")?;
+    write!(std::io::stderr(), "{question} [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
     let hint = "answer y, or use --yes".to_owned();
-    Err(Failure { code: "CANCELLED", message: "nothing was deleted".to_owned(), hint }.into())
+    Err(Failure { code: "CANCELLED", message: when_refused.to_owned(), hint }.into())
 }
 
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {

@@ -47,7 +47,8 @@ impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut flags = Map::new();
         for setting in &SETTINGS {
-            if let Some(text) = matches.get_one::<String>(setting.key) {
+            // A command may have a flag of its own with the name of a setting, which then is not a text.
+            if let Ok(Some(text)) = matches.try_get_one::<String>(setting.key) {
                 let value = parse(setting, text).map_err(|error| {
                     clap::Error::raw(
                         clap::error::ErrorKind::ValueValidation,
