@@ -13,6 +13,7 @@ mod session;
 mod stash;
 mod status;
 mod task;
+mod transcript;
 mod usage;
 mod view;
 

@@ -24,6 +24,7 @@ pub mod search;
 pub mod store;
 pub mod survive;
 pub mod tokens;
+pub mod transcript;
 pub mod words;
 
 pub use engine::{Engine, GRACE_DAYS, Limits};

@@ -1,6 +1,7 @@
 //! The boundary to where things are kept.
 
 mod segment;
+mod transcript;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub use segment::{
     Put, Ranked, Restored, Roots, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow, WhichSegments,
     WhichSnapshot, WhichTask,
 };
+
+pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
 /// say there who it is.
@@ -166,7 +169,7 @@ pub struct CheckedGroup {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: SegmentStore {
+pub trait Store: SegmentStore + TranscriptStore {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

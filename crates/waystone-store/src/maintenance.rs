@@ -14,6 +14,8 @@ use crate::sqlite::Upkeep;
 const ROUND: Duration = Duration::from_secs(1);
 /// How long the end of a process may be put off by what is not mirrored yet.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
+/// Counting tokens takes half a second to begin with and much memory, which is nothing for a command that ends at once.
+const LONG_LIVED: Duration = Duration::from_secs(30);
 const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
 
 pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
@@ -22,7 +24,7 @@ pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
 }
 
 fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
-    let mut is_holder = false;
+    let (mut is_holder, begun) = (false, Instant::now());
     let mut expired_at: Option<Instant> = None;
     while stop.wait(ROUND) {
         is_holder = is_holder || take(lock);
@@ -31,6 +33,9 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         }
         warn("mirror files could not be written", upkeep.mirror(|| stop.is_told()));
         warn("what is searched could not be brought up to date", upkeep.index(false, || stop.is_told()));
+        if begun.elapsed() >= LONG_LIVED {
+            warn("tokens could not be counted", upkeep.count_tokens(|| stop.is_told()));
+        }
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())

@@ -25,6 +25,7 @@ mod segment;
 mod session;
 mod status;
 mod task;
+mod transcript;
 mod usage;
 mod view;
 mod writer;

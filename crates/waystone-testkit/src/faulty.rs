@@ -22,8 +22,8 @@ use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, S
 use waystone_core::pack::Packed;
 use waystone_core::store::{
     Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
-    Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store, StoredCheckpoint,
-    Undo, Usage, Wanted, WhichSnapshot, WhichTask,
+    NewTurns, Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store,
+    StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Wanted, WhichSnapshot, WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -245,6 +245,21 @@ impl Store for FaultyStore {
 
     async fn close(&self) {
         self.inner.close().await;
+    }
+}
+
+#[async_trait]
+impl TranscriptStore for FaultyStore {
+    async fn find_transcript(&self, scope: &Scope, path: &str) -> Result<Option<TranscriptEnd>> {
+        self.step()?;
+        self.inner.find_transcript(scope, path).await
+    }
+
+    async fn capture_turns(&self, scope: &Scope, new: Arc<NewTurns>) -> Result<Vec<bool>> {
+        self.step()?;
+        let is_new = self.inner.capture_turns(scope, new).await?;
+        self.step()?;
+        Ok(is_new)
     }
 }
 

@@ -7,6 +7,7 @@ mod doctor;
 mod failure;
 mod file;
 mod handle;
+pub(crate) mod hook;
 mod install;
 mod operation;
 mod render;
@@ -85,6 +86,8 @@ pub(crate) enum OnStore {
     Undo(operation::Undo),
     /// Print the original behind a handle of a view
     Expand(handle::Expand),
+    /// Capture transcripts, run by clients as `install` sets them up
+    Hook(hook::Hook),
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
@@ -172,6 +175,7 @@ pub(crate) async fn run(
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
+        OnStore::Hook(hook) => hook::run(hook, engine, scope).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }

@@ -24,9 +24,13 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return cli::refuse(&error),
     };
-    let json = arguments.json;
+    let (json, is_hook) = (arguments.json, cli::hook::is_run_by_client(&arguments.command));
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_hook => {
+            cli::hook::log(&error);
+            ExitCode::SUCCESS
+        }
         Err(error) => cli::report(&error, json),
     }
 }
@@ -66,10 +70,15 @@ fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> any
     }
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
+    if let Command::OnStore(OnStore::Hook(hook)) = &mut arguments.command {
+        hook.read_input()?;
+    }
     let has_place = !matches!(arguments.command, Command::OnStore(OnStore::Serve));
     let settings = Settings::load(&arguments.settings, has_place)?;
-    cli::warn(&settings.warnings);
+    if !cli::hook::is_run_by_client(&arguments.command) {
+        cli::warn(&settings.warnings);
+    }
     let command = match arguments.command {
         Command::Plain(command) => return cli::run_plain(&command, &settings, arguments.json),
         Command::OnStore(command) => command,

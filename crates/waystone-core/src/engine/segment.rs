@@ -98,7 +98,17 @@ impl Engine {
         for text in texts {
             let (id, text_hash, created) = (self.fresh_id()?, Hash::of(&[]), text.said.unwrap_or(now));
             let Text { text, kind, role, .. } = text;
-            segments.push(NewSegment { id, text, text_hash, kind, tokens: None, pieces: Vec::new(), role, created });
+            segments.push(NewSegment {
+                id,
+                text,
+                text_hash,
+                kind,
+                tokens: None,
+                is_estimate: false,
+                pieces: Vec::new(),
+                role,
+                created,
+            });
         }
         let bytes = segments.iter().map(|segment| segment.text.len()).sum();
         let segments = offload(bytes, move || {

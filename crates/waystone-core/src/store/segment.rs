@@ -52,6 +52,8 @@ pub struct NewSegment {
     pub kind: SegmentType,
     /// `None` when the caller believes that it is known.
     pub tokens: Option<u64>,
+    /// They were not counted: someone else will.
+    pub is_estimate: bool,
     /// What its meaning is made of; none as long as there are no tokens.
     pub pieces: Vec<Piece>,
     /// Who said it, if someone did.

@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 40] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 43] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -38,6 +38,9 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 40] = [
     ("undo_operation", true, Some("context_undo"), Some("undo")),
     ("search", true, None, Some("search")),
     ("reindex", false, None, Some("doctor")),
+    ("find_transcript", false, None, Some("hook")),
+    ("capture_transcript", false, None, Some("hook")),
+    ("read_guide", false, None, Some("hook")),
     ("find_checkpoint", false, None, Some("checkpoint delete")),
     ("find_session", true, None, Some("session show")),
     ("list_sessions", true, None, Some("session list")),

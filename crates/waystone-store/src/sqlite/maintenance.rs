@@ -16,6 +16,7 @@ use super::garbage;
 use super::mirror;
 use super::search;
 use super::segment;
+use super::usage;
 use super::view;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -30,6 +31,8 @@ const RESTART_BYTES: u64 = 64 * MIB;
 /// How much is removed in one transaction, so that writers wait only briefly.
 const EXPIRE_ROWS: usize = 1000;
 const EXPIRE_CONTEXTS: usize = 32;
+/// So many texts are read before their tokens are written.
+const COUNTED_AT_ONCE: usize = 100;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 /// How many files are written before that is recorded.
 const MIRROR_PAGE: usize = 64;
@@ -110,6 +113,21 @@ impl Upkeep {
             Ok(done)
         })?;
         done.transpose()
+    }
+
+    /// Counts the tokens of segments for which they are an estimate.
+    pub(crate) fn count_tokens(&mut self, is_over: impl Fn() -> bool) -> DbResult<()> {
+        while !is_over() {
+            let counted = usage::count_estimated(self.db()?, COUNTED_AT_ONCE)?;
+            if counted.is_empty() {
+                break;
+            }
+            let now = self.clock.now();
+            if self.in_turn(|db| usage::write_counted(db, &counted, now))?.is_none() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Brings what is kept for search up to what it is made from. With `is_last` also what was indexed a moment ago.
@@ -237,6 +255,9 @@ fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use waystone_core::canon::Hash;
+    use waystone_core::store::TranscriptEnd;
+    use waystone_core::transcript::{Captured, Said, Turn};
     use waystone_testkit::contexts::Random;
     use waystone_testkit::harness::private_dir;
     use waystone_testkit::{Harness, audit};
@@ -389,6 +410,41 @@ mod tests {
         let left: (i64, i64) =
             db.query_row("SELECT min(seq), max(seq) FROM event", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         assert_eq!(left, (last - 1, last));
+    }
+
+    #[tokio::test]
+    async fn what_was_captured_with_an_estimate_of_its_tokens_is_counted_later() {
+        let h = Harness::new();
+        let turn = |n: usize| Turn {
+            name: format!("turn {n}"),
+            at: None,
+            said: Said::Request(format!("Request number {n}: {}", "words ".repeat(n))),
+        };
+        let part = Captured {
+            client: "claude-code",
+            session: "s".parse().unwrap(),
+            path: "t.jsonl".to_owned(),
+            turns: (0..250).map(turn).collect(),
+            end: TranscriptEnd { at: 1, hash: Hash::of(b"x") },
+        };
+        assert_eq!(h.engine.capture_transcript(&h.scope, part).await.unwrap(), 250);
+        let tokens = || -> (u64, u64, u64) {
+            audit::open(h.data_dir())
+                .query_row(
+                    "SELECT count(*) FILTER (WHERE counted_at_ms IS NULL), sum(tokens), (SELECT sum(tokens) FROM usage) FROM segment",
+                    [],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                )
+                .unwrap()
+        };
+        let (estimated, before, sum) = tokens();
+        assert_eq!((estimated, before), (250, sum));
+        upkeep(&h).count_tokens(|| false).unwrap();
+        let (estimated, after, sum) = tokens();
+        assert_eq!((estimated, after), (0, sum));
+        let texts = (0..250).map(|n| turn(n).text());
+        assert_eq!(after, texts.map(|text| waystone_core::tokens::count(&text) as u64).sum::<u64>());
+        h.check_invariants().await;
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
 pub(crate) use list::{FILTERS, bind, list, place_of};
 pub(crate) use purge::purge;
-pub(crate) use put::{known, put};
+pub(crate) use put::{IDS_TOLD_MAX, add, check_room, known, put};
 
 /// What is read of a project for whatever is done in it.
 pub(crate) struct ProjectRow {

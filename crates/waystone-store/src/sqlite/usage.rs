@@ -7,10 +7,11 @@ use waystone_core::api::{SegmentType, Tier};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::ProjectId;
 use waystone_core::store::{Roots, Scope, Usage, UsageRow, WhichTask};
+use waystone_core::tokens;
 
 use super::error::{DbResult, unreadable};
 use super::garbage::{ROOTS, bind_roots};
-use super::segment::{ProjectRow, Within, find_project, kind_of, resolve, task_id};
+use super::segment::{ProjectRow, Within, find_project, image_of, kind_of, resolve, task_id};
 
 /// What changes in the sums, gathered while an operation goes through its segments and written once.
 #[derive(Default)]
@@ -55,6 +56,34 @@ impl Sums {
         }
         Ok(())
     }
+}
+
+/// Counts the tokens of some segments for which they are an estimate: key, and how many.
+pub(crate) fn count_estimated(db: &Connection, limit: usize) -> DbResult<Vec<(i64, u64)>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
+         WHERE s.counted_at_ms IS NULL LIMIT ?1",
+    )?;
+    let mut rows = statement.query(params![limit])?;
+    let mut counted = Vec::new();
+    while let Some(row) = rows.next()? {
+        counted.push((row.get(0)?, tokens::count(row.get_ref(1)?.as_str().unwrap_or_default()) as u64));
+    }
+    Ok(counted)
+}
+
+/// Writes what was counted. How many tokens a text has is not a change of it, so this is no operation.
+pub(crate) fn write_counted(db: &Connection, counted: &[(i64, u64)], at: Timestamp) -> DbResult<()> {
+    let mut sums = Sums::default();
+    for (key, tokens) in counted {
+        let Some(image) = image_of(db, *key)? else { continue };
+        let project = db
+            .prepare_cached("UPDATE segment SET tokens = ?2, counted_at_ms = ?3 WHERE key = ?1 RETURNING project")?
+            .query_row(params![key, tokens, at.ms()], |row| row.get(0))?;
+        sums.remove(project, &image.counted());
+        sums.add(project, &Counted { tokens: *tokens, ..image.counted() });
+    }
+    sums.write(db)
 }
 
 pub(crate) fn sum(

@@ -76,12 +76,20 @@ pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
 }
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
+/// A client takes a hook that ends with 2 for one that wants to stop its agent.
+fn is_hook() -> bool {
+    std::env::args_os().any(|argument| argument == "hook")
+}
+
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let as_json =
         std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
-    if !as_json || !error.use_stderr() {
+    if !as_json || !error.use_stderr() || is_hook() {
         let _ = error.print();
-        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        return match error.use_stderr() {
+            true => ExitCode::from(if is_hook() { 1 } else { 2 }),
+            false => ExitCode::SUCCESS,
+        };
     }
     let text = error.to_string();
     let said = text.split("\n\nUsage:").next().unwrap_or_default();

@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod durability;
 mod failure;
+mod hook;
 mod install;
 mod mcp;
 mod processes;

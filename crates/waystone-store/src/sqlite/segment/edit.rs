@@ -54,7 +54,7 @@ pub(crate) fn image_of(db: &Connection, key: i64) -> DbResult<Option<Image>> {
 }
 
 impl Image {
-    fn counted(&self) -> Counted {
+    pub(crate) fn counted(&self) -> Counted {
         let Self { task, tier, kind, tokens, pinned, .. } = *self;
         Counted { task, tier, kind, tokens, pinned }
     }

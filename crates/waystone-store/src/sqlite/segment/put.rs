@@ -19,7 +19,7 @@ use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
-pub(super) const IDS_TOLD_MAX: usize = 100;
+pub(crate) const IDS_TOLD_MAX: usize = 100;
 
 /// Which of these texts a project has.
 pub(crate) fn known(
@@ -195,7 +195,7 @@ fn ids_of(steps: &[Step<'_>]) -> Vec<SegmentId> {
     ids
 }
 
-fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<()> {
+pub(crate) fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<()> {
     let used: u64 = db
         .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
         .query_row(params![scope.space], |row| row.get(0))?;
@@ -206,7 +206,7 @@ fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<(
 }
 
 /// Adds the row of a segment.
-fn add(
+pub(crate) fn add(
     db: &Connection,
     scope: &Scope,
     (project, task): (&ProjectRow, Option<i64>),
@@ -223,7 +223,7 @@ fn add(
         "INSERT INTO segment (space, project, task, id, seq, type, tier, pinned, tokens, counted_at_ms, size_bytes, text_hash,
                               created_at_ms, touched_at_ms, mentions, entered_seq, survived, topic, file_path, first_line,
                               last_line, tags)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?10, ?20, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?21, ?20, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         scope.space,
@@ -235,7 +235,7 @@ fn add(
         tier.as_str(),
         new.pinned,
         tokens,
-        new.at.ms(),
+        (!segment.is_estimate).then_some(new.at.ms()),
         segment.text.len(),
         segment.text_hash.0,
         segment.created.ms(),
@@ -246,6 +246,7 @@ fn add(
         last_line,
         json!(tags).to_string(),
         mentions,
+        new.at.ms(),
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?

@@ -1,0 +1,45 @@
+//! What is kept of a transcript besides its turns: what the conversation has come to, as the context of a checkpoint.
+
+use serde::{Deserialize, Serialize};
+
+/// What was said, and where all of it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Quote {
+    pub text: String,
+    pub handle: String,
+}
+
+/// What is still to do.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OpenTask {
+    pub id: String,
+    pub text: String,
+    pub status: String,
+}
+
+/// A command or tool that failed and has not succeeded since.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failure {
+    pub call: String,
+    pub text: String,
+    pub handle: String,
+}
+
+/// What a conversation has come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Digest {
+    /// Which program's transcript it is from, and where that is.
+    pub client: String,
+    pub transcript: String,
+    pub turns: u64,
+    pub last_request: Option<Quote>,
+    pub goals: Vec<Quote>,
+    pub open_tasks: Vec<OpenTask>,
+    pub decisions: Vec<Quote>,
+    pub files_touched: Vec<String>,
+    pub unresolved_errors: Vec<Failure>,
+}

@@ -1,0 +1,238 @@
+//! What a conversation has come to, kept as the context of a checkpoint: turn by turn it grows, and a new session is told of it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::claude::id_of;
+use super::{Said, Turn, text_at};
+use crate::api::{Digest, Failure, OpenTask, Quote};
+use crate::handle::{Handle, Holder};
+use crate::id::{SegmentId, SessionId};
+use crate::survive::{Anchor, Speaker, anchor, changed_file};
+
+/// How much of each is kept, and of each text.
+const GOALS_MAX: usize = 3;
+const DECISIONS_MAX: usize = 20;
+const FILES_MAX: usize = 40;
+const ERRORS_MAX: usize = 5;
+const TASKS_MAX: usize = 50;
+const QUOTE_CHARS: usize = 1500;
+const LINE_CHARS: usize = 300;
+/// A guide has at most 2,000 tokens, at three bytes each.
+const GUIDE_BYTES: usize = 6000;
+
+impl Digest {
+    /// Adds turns, each with its segment.
+    pub fn add(&mut self, turns: &[(Turn, SegmentId)]) {
+        let mut calls: HashMap<&str, String> = HashMap::new();
+        for (turn, id) in turns {
+            self.turns += 1;
+            let quote = |text: &str, chars: usize| Quote { text: cut(text, chars), handle: handle(id) };
+            match &turn.said {
+                Said::Request(text) => {
+                    if self.goals.len() < GOALS_MAX && (self.goals.is_empty() || names_goal(text)) {
+                        self.goals.push(quote(text, LINE_CHARS));
+                    }
+                    self.last_request = Some(quote(text, QUOTE_CHARS));
+                    self.add_decisions(text, Speaker::User, &quote);
+                }
+                Said::Reply(text) => self.add_decisions(text, Speaker::Agent, &quote),
+                Said::Summary(_) => {}
+                Said::Call { id, tool, input } => {
+                    calls.insert(id, summary_of(tool, input));
+                    self.add_files(tool, input);
+                    self.follow_tasks(tool, input);
+                }
+                Said::Result { id: call, text, is_error, task } => {
+                    let call = calls.get(call.as_str()).cloned().unwrap_or_default();
+                    // What failed before, and this time or now does not, is no longer in the way.
+                    self.unresolved_errors.retain(|failure| failure.call != call || call.is_empty());
+                    if *is_error {
+                        let text = cut(error_line(text), LINE_CHARS);
+                        self.unresolved_errors.push(Failure { call, text, handle: handle(id) });
+                        drop_oldest(&mut self.unresolved_errors, ERRORS_MAX);
+                    } else if let Some((id, subject)) = task {
+                        self.set_task(id, subject, "pending");
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_decisions(&mut self, text: &str, speaker: Speaker, quote: &impl Fn(&str, usize) -> Quote) {
+        for line in text.lines().filter(|line| anchor(line, Some(speaker)) == Some(Anchor::Binding)) {
+            let new = quote(line.trim(), LINE_CHARS);
+            self.decisions.retain(|known| known.text != new.text);
+            self.decisions.push(new);
+        }
+        drop_oldest(&mut self.decisions, DECISIONS_MAX);
+    }
+
+    fn add_files(&mut self, tool: &str, input: &Value) {
+        let mut paths: Vec<String> = Vec::new();
+        match tool {
+            "Write" | "Edit" | "MultiEdit" | "NotebookEdit" => {
+                let path =
+                    ["file_path", "notebook_path"].iter().map(|key| text_at(input, key)).find(|path| !path.is_empty());
+                paths.extend(path.map(str::to_owned));
+            }
+            "file_change" => paths.extend(input.as_object().into_iter().flatten().map(|(path, _)| path.clone())),
+            "apply_patch" | "shell" | "exec_command" => {
+                let text = input.as_str().map_or_else(|| command_of(input), str::to_owned);
+                paths.extend(
+                    text.lines().filter(|line| line.starts_with("*** ")).filter_map(changed_file).map(str::to_owned),
+                );
+            }
+            _ => {}
+        }
+        for path in paths {
+            self.files_touched.retain(|known| *known != path);
+            self.files_touched.push(path);
+        }
+        drop_oldest(&mut self.files_touched, FILES_MAX);
+    }
+
+    fn follow_tasks(&mut self, tool: &str, input: &Value) {
+        let listed = |key: &str, text: &str| -> Option<Vec<OpenTask>> {
+            let all = input.get(key)?.as_array()?;
+            let open = all.iter().filter(|task| !is_done(text_at(task, "status")));
+            Some(
+                open.map(|task| open_task(id_of(task.get("id")), text_at(task, text), text_at(task, "status")))
+                    .collect(),
+            )
+        };
+        match tool {
+            "TodoWrite" => self.open_tasks = listed("todos", "content").unwrap_or_default(),
+            "update_plan" => self.open_tasks = listed("plan", "step").unwrap_or_default(),
+            "TaskUpdate" => {
+                let (id, subject) = (id_of(input.get("taskId")), text_at(input, "subject").to_owned());
+                self.set_task(&id, &subject, text_at(input, "status"));
+            }
+            _ => {}
+        }
+        self.open_tasks.truncate(TASKS_MAX);
+    }
+
+    /// A task as it is now; what is empty stays as it was.
+    fn set_task(&mut self, id: &str, subject: &str, status: &str) {
+        if is_done(status) {
+            return self.open_tasks.retain(|task| task.id != id);
+        }
+        match self.open_tasks.iter_mut().find(|task| task.id == id) {
+            Some(task) => {
+                for (field, value) in [(&mut task.text, subject), (&mut task.status, status)] {
+                    if !value.is_empty() {
+                        *field = cut(value, LINE_CHARS);
+                    }
+                }
+            }
+            None if subject.is_empty() => {}
+            None => self.open_tasks.push(open_task(id.to_owned(), subject, status)),
+        }
+        self.open_tasks.truncate(TASKS_MAX);
+    }
+}
+
+fn open_task(id: String, text: &str, status: &str) -> OpenTask {
+    OpenTask { id, text: cut(text, LINE_CHARS), status: if status.is_empty() { "pending" } else { status }.to_owned() }
+}
+
+fn is_done(status: &str) -> bool {
+    matches!(status, "completed" | "deleted" | "cancelled")
+}
+
+fn names_goal(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default().to_lowercase();
+    first.contains("goal") || first.contains("the aim")
+}
+
+fn drop_oldest<T>(list: &mut Vec<T>, max: usize) {
+    list.drain(..list.len().saturating_sub(max));
+}
+
+fn handle(id: &SegmentId) -> String {
+    Handle { holder: Holder::Segment(id.clone()), pointer: String::new(), range: None }.to_string()
+}
+
+fn cut(text: &str, chars: usize) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn command_of(input: &Value) -> String {
+    ["command", "cmd"]
+        .iter()
+        .filter_map(|key| input.get(key))
+        .map(words_of)
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
+}
+
+fn words_of(value: &Value) -> String {
+    match value {
+        // Of a shell, a flag and what the shell runs only that is told.
+        Value::Array(parts) if parts.len() == 3 && parts[1].as_str().is_some_and(|flag| flag.starts_with('-')) => {
+            words_of(&parts[2])
+        }
+        Value::Array(parts) => parts.iter().map(words_of).collect::<Vec<_>>().join(" "),
+        Value::String(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// What was done, in a few words: the same again has the same.
+fn summary_of(tool: &str, input: &Value) -> String {
+    let command = command_of(input);
+    let about = ["file_path", "path", "pattern", "url", "query", "description"].iter().map(|key| text_at(input, key));
+    let about = [command.as_str()].into_iter().chain(about).find(|text| !text.is_empty()).unwrap_or_default();
+    let first = about.lines().next().unwrap_or_default();
+    match tool {
+        "shell" | "exec_command" | "Bash" => cut(first, LINE_CHARS / 2),
+        _ => cut(&format!("{tool} {first}"), LINE_CHARS / 2),
+    }
+}
+
+/// The line that says what went wrong, or the last one.
+fn error_line(text: &str) -> &str {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let says = |line: &&str| anchor(line, None) == Some(Anchor::Error) || line.contains("FAIL");
+    lines.clone().find(says).or_else(|| lines.next_back()).unwrap_or_default()
+}
+
+/// What a session that begins is told: statements, each with where the whole of it is. `age` says how old it is.
+pub fn guide(digest: &Digest, session: &SessionId, age: &str) -> String {
+    let mut guide = format!("Waystone kept this of session {session}, {age} ago, {} turns.\n", digest.turns);
+    let tail = format!(
+        "All turns are kept: context_search_stashed finds them, context_expand returns what a handle (ws:…) stands for, \
+         workflow_checkpoint_load {{\"sessionId\": \"{session}\"}} returns this as data.\n"
+    );
+    let room = GUIDE_BYTES - tail.len();
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(digest.last_request.as_ref().map(|last| format!("Last request ({}): {}\n", last.handle, last.text)));
+    parts.extend(digest.goals.iter().map(|goal| format!("Goal ({}): {}\n", goal.handle, goal.text)));
+    parts.extend(digest.open_tasks.iter().map(|task| format!("Open task, {}: {}\n", task.status, task.text)));
+    let newest_first = digest.unresolved_errors.iter().rev();
+    parts.extend(
+        newest_first
+            .map(|failure| format!("Unresolved error of `{}` ({}): {}\n", failure.call, failure.handle, failure.text)),
+    );
+    if !digest.files_touched.is_empty() {
+        let files: Vec<&str> = digest.files_touched.iter().rev().map(String::as_str).collect();
+        parts.push(format!("Files touched, the newest first: {}\n", cut(&files.join(", "), QUOTE_CHARS)));
+    }
+    parts.extend(
+        digest.decisions.iter().rev().map(|said| format!("Decided or demanded ({}): {}\n", said.handle, said.text)),
+    );
+    for part in parts {
+        // Not all fits; what is left out is one call away.
+        if guide.len() + part.len() <= room {
+            let _ = guide.write_str(&part);
+        }
+    }
+    guide + &tail
+}
