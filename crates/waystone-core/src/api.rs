@@ -54,7 +54,7 @@ pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,
     SnapshotPage, Task, TaskList,
 };
-pub use transcript::{Digest, Failure, OpenTask, Quote};
+pub use transcript::{Digest, Failure, OpenCall, OpenTask, Quote};
 pub use usage::{AnalyzeUsage, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply};
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,

@@ -117,15 +117,18 @@ pub fn snippet(text: &str, query: &str) -> String {
         runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str())).collect();
     // Another form of a word has the same beginning.
     let stems: Vec<&str> = words.iter().map(|word| stem(word)).collect();
-    let found_in = |lower: &str| stems.iter().filter(|stem| runs(lower).any(|run| run.starts_with(**stem))).count();
+    let has = |run: &str, stem: &str| {
+        run.to_lowercase().starts_with(stem) || humps(run).any(|part| part.to_lowercase().starts_with(stem))
+    };
+    let found_in = |line: &str| stems.iter().filter(|stem| runs(line).any(|run| has(run, stem))).count();
     let (mut best, mut most) = ("", 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let found = if line.len() > LINE_BYTES_MAX { 0 } else { found_in(&line.to_lowercase()) };
+        let found = if line.len() > LINE_BYTES_MAX { 0 } else { found_in(line) };
         if best.is_empty() || found > most {
             (best, most) = (line.trim(), found);
         }
     }
-    let at = runs(best).find(|run| stems.iter().any(|stem| run.to_lowercase().starts_with(stem)));
+    let at = runs(best).find(|run| stems.iter().any(|stem| has(run, stem)));
     let at = at.map_or(0, |run| run.as_ptr() as usize - best.as_ptr() as usize);
     let before = best[..at].chars().count();
     let skip = if best.chars().count() <= SNIPPET_CHARS { 0 } else { before.saturating_sub(SNIPPET_CHARS / 3) };
@@ -139,6 +142,8 @@ pub fn snippet(text: &str, query: &str) -> String {
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 fn stem(word: &str) -> &str {
+    let word =
+        ["ing", "ed", "s"].iter().find_map(|end| word.strip_suffix(end)).filter(|rest| rest.len() > 2).unwrap_or(word);
     let end = word.char_indices().map(|(at, _)| at).nth(STEM_CHARS).unwrap_or(word.len());
     &word[..end]
 }
@@ -239,6 +244,7 @@ mod tests {
         check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
         check("ledger", "the ledger is here");
         check("nothing of it", "first line");
+        assert_eq!(snippet("Exit code 1\n--- FAIL: TestRetry", "retry tests failing"), "--- FAIL: TestRetry");
         check("", "first line");
         assert_eq!(snippet("", "x"), "");
         let long = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));

@@ -19,6 +19,14 @@ pub struct OpenTask {
     pub status: String,
 }
 
+/// What the agent does by a tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OpenCall {
+    pub id: String,
+    pub call: String,
+}
+
 /// A command or tool that failed and has not succeeded since.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -42,4 +50,6 @@ pub struct Digest {
     pub decisions: Vec<Quote>,
     pub files_touched: Vec<String>,
     pub unresolved_errors: Vec<Failure>,
+    /// What was begun and not answered yet.
+    pub open_calls: Vec<OpenCall>,
 }

@@ -1,13 +1,12 @@
 //! What a conversation has come to, kept as the context of a checkpoint: turn by turn it grows, and a new session is told of it.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use serde_json::Value;
 
 use super::claude::id_of;
 use super::{Said, Turn, text_at};
-use crate::api::{Digest, Failure, OpenTask, Quote};
+use crate::api::{Digest, Failure, OpenCall, OpenTask, Quote};
 use crate::handle::{Handle, Holder};
 use crate::id::{SegmentId, SessionId};
 use crate::survive::{Anchor, Speaker, anchor, changed_file};
@@ -18,6 +17,7 @@ const DECISIONS_MAX: usize = 20;
 const FILES_MAX: usize = 40;
 const ERRORS_MAX: usize = 5;
 const TASKS_MAX: usize = 50;
+const CALLS_MAX: usize = 50;
 const QUOTE_CHARS: usize = 1500;
 const LINE_CHARS: usize = 300;
 /// A guide has at most 2,000 tokens, at three bytes each.
@@ -26,7 +26,6 @@ const GUIDE_BYTES: usize = 6000;
 impl Digest {
     /// Adds turns, each with its segment.
     pub fn add(&mut self, turns: &[(Turn, SegmentId)]) {
-        let mut calls: HashMap<&str, String> = HashMap::new();
         for (turn, id) in turns {
             self.turns += 1;
             let quote = |text: &str, chars: usize| Quote { text: cut(text, chars), handle: handle(id) };
@@ -41,12 +40,14 @@ impl Digest {
                 Said::Reply(text) => self.add_decisions(text, Speaker::Agent, &quote),
                 Said::Summary(_) => {}
                 Said::Call { id, tool, input } => {
-                    calls.insert(id, summary_of(tool, input));
+                    self.open_calls.push(OpenCall { id: id.clone(), call: summary_of(tool, input) });
+                    drop_oldest(&mut self.open_calls, CALLS_MAX);
                     self.add_files(tool, input);
                     self.follow_tasks(tool, input);
                 }
                 Said::Result { id: call, text, is_error, task } => {
-                    let call = calls.get(call.as_str()).cloned().unwrap_or_default();
+                    let at = self.open_calls.iter().position(|open| open.id == *call);
+                    let call = at.map(|at| self.open_calls.remove(at).call).unwrap_or_default();
                     // What failed before, and this time or now does not, is no longer in the way.
                     self.unresolved_errors.retain(|failure| failure.call != call || call.is_empty());
                     if *is_error {

@@ -114,8 +114,11 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
 
 /// A text that leaves room for the other columns.
 pub(crate) fn short(text: &str) -> String {
-    const LENGTH_MAX: usize = 32;
-    match text.char_indices().nth(LENGTH_MAX) {
+    cut(text, 32)
+}
+
+pub(crate) fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -7,8 +7,11 @@ use waystone_core::clock::Since;
 use waystone_core::id::ProjectId;
 use waystone_core::store::Scope;
 
-use super::render::{Out, short, table};
+use super::render::{Out, cut, short, table};
 use super::segment::tier;
+
+/// As much of a line that fits is shown.
+const TEXT_CHARS: usize = 80;
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {
@@ -71,5 +74,5 @@ fn show(found: &SearchResults) -> String {
 fn row(id: String, place: &str, hit: Option<&Hit>) -> Vec<String> {
     let (score, why) = hit.map_or((0.0, ""), |hit| (hit.score, hit.why));
     let (age, text) = hit.map_or(("", ""), |hit| (hit.age.as_str(), hit.snippet.as_str()));
-    vec![id, place.to_owned(), format!("{score:.2}"), why.to_owned(), age.to_owned(), short(text)]
+    vec![id, place.to_owned(), format!("{score:.2}"), why.to_owned(), age.to_owned(), cut(text, TEXT_CHARS)]
 }

@@ -184,6 +184,23 @@ fn told(agent: &Agent, input: &Value) -> String {
 }
 
 #[test]
+fn what_is_begun_in_one_part_of_a_transcript_and_ends_in_another_is_understood() {
+    let agent = Agent::new(KINDS[0]);
+    let mut written = String::new();
+    for line in &agent.lines {
+        written.push_str(line);
+        agent.write(&written);
+        agent.run("stop");
+    }
+    let errors = agent.digest()["unresolvedErrors"].take();
+    assert_eq!(
+        (errors[0]["call"].as_str(), errors.as_array().unwrap().len()),
+        (Some("go test ./client"), 1),
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_guide_is_short_however_much_there_is_to_tell() {
     let agent = Agent::new(KINDS[0]);
     let long = "You must not forget this line of the demands, whatever happens. ".repeat(40);
