@@ -85,9 +85,6 @@ fn shorten(schema: &mut Map<String, Value>) {
             join(choices, schema);
         }
     }
-    if let Some(Value::Array(values)) = schema.get_mut("enum") {
-        values.retain(|value| !value.is_null());
-    }
     if let Some(Value::Object(items)) = schema.get_mut("items") {
         shorten(items);
     }
@@ -175,6 +172,9 @@ fn without_null(schema: &mut Schema) {
             && null == "null"
         {
             property["type"] = kind.clone();
+            if let Some(Value::Array(values)) = property.get_mut("enum") {
+                values.retain(|value| !value.is_null());
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, Wor
 use crate::json;
 
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
-use super::stash::{QUERY_MAX, check_query};
+use super::stash::{QUERY_MAX, check_length};
 use super::view::{ContextRule, TOKENS_MAX, ViewReport};
 use super::{Hit, LIMIT_MAX, check_limit};
 
@@ -240,7 +240,7 @@ pub struct ListCheckpoints {
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
     /// Search what sessions last saved, best first. By words and by meaning, in each session's newest checkpoint; what was saved a moment
-    /// ago is found a few seconds later.
+    /// ago is found a few seconds later. Without a query it has no effect.
     #[serde(default)]
     pub content: bool,
     /// All of these.
@@ -270,26 +270,24 @@ pub struct ListCheckpoints {
 }
 
 impl ListCheckpoints {
-    /// How long a query may be, in characters, where every word of it is looked for in every row.
-    const QUERY_MAX: usize = 1000;
     const WORDS_MAX: usize = 32;
 
     pub fn default_limit() -> u32 {
         20
     }
 
+    /// Whether contents are searched rather than checkpoints listed.
+    pub(crate) fn is_search(&self) -> bool {
+        self.content && self.query.as_deref().is_some_and(|query| !query.trim().is_empty())
+    }
+
     /// Every filter is looked for in every row, so there are only so many.
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)?;
         let query = self.query.as_deref().unwrap_or_default();
-        if self.content {
-            if query.trim().is_empty() {
-                return Err(Error::InvalidInput("content is searched for a query; there is none".to_owned()));
-            }
-            check_query(Some(query))?;
-        } else if query.chars().count() > Self::QUERY_MAX || query.split_whitespace().count() > Self::WORDS_MAX {
-            let (length, words) = (Self::QUERY_MAX, Self::WORDS_MAX);
-            return Err(Error::InvalidInput(format!("query has more than {length} characters or {words} words")));
+        check_length(query)?;
+        if !self.content && query.split_whitespace().count() > Self::WORDS_MAX {
+            return Err(Error::InvalidInput(format!("query has more than {} words", Self::WORDS_MAX)));
         }
         if self.tags.len() > TAGS_MAX || self.tags.iter().any(|tag| tag.chars().count() > TEXT_MAX) {
             let message = format!("tags are more than {TAGS_MAX}, or one has more than {TEXT_MAX} characters");

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stash::{QUERY_MAX, check_query, check_tier};
+use super::stash::{QUERY_MAX, check_length, check_tier, tier_schema};
 use super::{Checkpoint, LIMIT_MAX, Segment, Tier, check_limit};
 use crate::clock::Since;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::ProjectId;
 
 /// Why a search found something.
@@ -34,6 +34,7 @@ pub struct SearchAll {
     pub project_id: Option<ProjectId>,
     /// Only segments of this tier, and no checkpoints: working or stashed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "tier_schema")]
     pub tier: Option<Tier>,
     /// Only what was met or saved since: a time, or how long ago, such as 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,10 +53,7 @@ impl SearchAll {
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)?;
         check_tier(self.tier)?;
-        if self.query.trim().is_empty() {
-            return Err(Error::InvalidInput("query has no word to look for".to_owned()));
-        }
-        check_query(Some(&self.query))
+        check_length(&self.query)
     }
 }
 

@@ -37,6 +37,7 @@ pub struct SegmentFilters {
     pub since: Option<Since>,
     /// working or stashed; what a search is about when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "tier_schema")]
     pub tier: Option<Tier>,
 }
 
@@ -53,6 +54,11 @@ impl SegmentFilters {
         let filters = Self { created_after: self.created_after.max(since), since: None, tier: None, ..self.clone() };
         (filters, self.tier.map_or(others, tiers_of))
     }
+}
+
+/// A tier that is searched, or nothing.
+pub(super) fn tier_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "null"], "enum": ["working", "stashed", null] })
 }
 
 /// What is deleted is not searched.
@@ -99,11 +105,16 @@ pub(super) fn either_schema(object: Schema) -> Schema {
 /// How long a query may be, in characters.
 pub(super) const QUERY_MAX: usize = 8192;
 
-pub(super) fn check_query(query: Option<&str>) -> Result<()> {
-    let length = query.map_or(0, |query| query.chars().count());
+pub(super) fn check_length(query: &str) -> Result<()> {
+    let length = query.chars().count();
     if length > QUERY_MAX {
         return Err(Error::InvalidInput(format!("query has {length} characters, at most {QUERY_MAX} are taken")));
     }
+    Ok(())
+}
+
+fn check_query(query: Option<&str>) -> Result<()> {
+    check_length(query.unwrap_or_default())?;
     // It would select everything.
     if query.is_some_and(|query| !query.trim().is_empty() && Words::parse(query).is_empty()) {
         return Err(Error::InvalidInput("query has no word to look for".to_owned()));

@@ -154,7 +154,7 @@ impl Engine {
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         request.check()?;
-        let page = match request.content {
+        let page = match request.is_search() {
             true => self.store.search_checkpoints(scope, &request, self.clock.now()).await?,
             false => self.store.list_checkpoints(scope, &request).await?,
         };

@@ -93,10 +93,13 @@ fn parameters(route: &Route) -> Vec<Value> {
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     });
     let query = route.query.as_ref().and_then(|query| query.get("properties")?.as_object()).into_iter().flatten();
+    let required =
+        route.query.as_ref().and_then(|query| query.get("required")?.as_array()).cloned().unwrap_or_default();
+    let required: Vec<String> = required.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
     let in_path: Vec<&str> = route.path_parameters().collect();
     let query = query.filter(|(name, _)| !in_path.contains(&name.as_str())).map(|(name, schema)| {
         let description = schema.get("description").cloned().unwrap_or_default();
-        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
+        json!({ "name": name, "in": "query", "required": required.contains(name), "description": description, "schema": schema })
     });
     let headers = route.headers.iter().map(|Header { name, description, schema }| {
         json!({ "name": name, "in": "header", "required": false, "description": description, "schema": schema })
