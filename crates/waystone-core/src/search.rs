@@ -1,8 +1,14 @@
 //! Search: which words of a query are looked for, and how what was found by words and by meaning becomes one order.
 
+mod snippet;
+mod text;
+
 use std::collections::{HashMap, HashSet};
 
 use crate::words::humps;
+
+pub use snippet::snippet;
+pub use text::{searched, text_of_context};
 
 /// The share of words in a score; meaning has the rest.
 const WORDS: f32 = 0.8;
@@ -107,50 +113,6 @@ fn exact_terms(query: &str) -> Vec<String> {
     terms
 }
 
-/// As many characters of a text are shown beside a hit.
-const SNIPPET_CHARS: usize = 240;
-
-/// The line of a text that has most of the words of a query, or else its first, cut to what can be shown.
-pub fn snippet(text: &str, query: &str) -> String {
-    let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
-    let words: HashSet<String> =
-        runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str())).collect();
-    // Another form of a word has the same beginning.
-    let stems: Vec<&str> = words.iter().map(|word| stem(word)).collect();
-    let has = |run: &str, stem: &str| {
-        run.to_lowercase().starts_with(stem) || humps(run).any(|part| part.to_lowercase().starts_with(stem))
-    };
-    let found_in = |line: &str| stems.iter().filter(|stem| runs(line).any(|run| has(run, stem))).count();
-    let (mut best, mut most) = ("", 0);
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let found = if line.len() > LINE_BYTES_MAX { 0 } else { found_in(line) };
-        if best.is_empty() || found > most {
-            (best, most) = (line.trim(), found);
-        }
-    }
-    let at = runs(best).find(|run| stems.iter().any(|stem| has(run, stem)));
-    let at = at.map_or(0, |run| run.as_ptr() as usize - best.as_ptr() as usize);
-    let before = best[..at].chars().count();
-    let skip = if best.chars().count() <= SNIPPET_CHARS { 0 } else { before.saturating_sub(SNIPPET_CHARS / 3) };
-    let shown: String = best.chars().skip(skip).take(SNIPPET_CHARS).collect();
-    let (head, tail) =
-        (if skip > 0 { "…" } else { "" }, if best.chars().count() > skip + SNIPPET_CHARS { "…" } else { "" });
-    format!("{head}{shown}{tail}")
-}
-
-/// Lines that are longer are data, not something to look into word by word.
-const LINE_BYTES_MAX: usize = 64 * 1024;
-
-fn stem(word: &str) -> &str {
-    let word =
-        ["ing", "ed", "s"].iter().find_map(|end| word.strip_suffix(end)).filter(|rest| rest.len() > 2).unwrap_or(word);
-    let end = word.char_indices().map(|(at, _)| at).nth(STEM_CHARS).unwrap_or(word.len());
-    &word[..end]
-}
-
-/// What counts of a long word where a snippet is looked for.
-const STEM_CHARS: usize = 6;
-
 /// A segment that was found, by its place among those of its project.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
@@ -235,23 +197,6 @@ mod tests {
         check(r#"a" OR b NOT (c*) ^d {e}: NEAR"#, r#""b" OR "c" OR "d" OR "e" OR "near""#, "");
         check("", "", "");
         check("?! \0 ()", "", "");
-    }
-
-    #[test]
-    fn a_snippet_is_the_line_with_most_of_the_words() {
-        let text = "first line\n\nthe ledger is here\n  cannot open the Ledger file: permissions\nlast";
-        let check = |query: &str, expected: &str| assert_eq!(snippet(text, query), expected, "{query}");
-        check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
-        check("ledger", "the ledger is here");
-        check("nothing of it", "first line");
-        assert_eq!(snippet("Exit code 1\n--- FAIL: TestRetry", "retry tests failing"), "--- FAIL: TestRetry");
-        check("", "first line");
-        assert_eq!(snippet("", "x"), "");
-        let long = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
-        let found = snippet(&long, "needle");
-        assert!(found.contains("needle") && found.starts_with('…') && found.ends_with('…'), "{found}");
-        assert_eq!(found.chars().count(), SNIPPET_CHARS + 2);
-        assert_eq!(snippet("größe ÄÖÜ straße", "STRASSE größe"), "größe ÄÖÜ straße");
     }
 
     #[test]

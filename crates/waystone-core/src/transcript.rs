@@ -99,7 +99,7 @@ pub fn read_line(line: &[u8]) -> Vec<Turn> {
     let mut turns = Vec::new();
     for record in records(line) {
         match record.get("payload") {
-            Some(_) => codex::read(&record, line, &mut turns),
+            Some(_) => codex::read(&record, &mut turns),
             None => claude::read(&record, &mut turns),
         }
     }
@@ -197,5 +197,36 @@ mod tests {
             assert_eq!(requests(garbage), Vec::<String>::new(), "{garbage:?}");
         }
         assert_eq!(read_line(&[0xff, 0xfe, b'{']), []);
+        let said = |kind: &str, text: &str| {
+            format!(
+                r#"{{"timestamp":"2026-10-02T09:00:00Z","type":"event_msg","payload":{{"type":"{kind}","message":"{text}"}}}}"#
+            )
+        };
+        let both = read_line(format!("{}{}", said("user_message", "one"), said("agent_message", "two")).as_bytes());
+        assert!(both.len() == 2 && both[0].name != both[1].name, "{both:?}");
+        let call = |id: &str| {
+            let line = format!(
+                r#"{{"type":"response_item","payload":{{"type":"local_shell_call","id":{id},"action":{{"n":1}}}}}}"#
+            );
+            read_line(line.as_bytes()).remove(0).name
+        };
+        assert_ne!(call("\"a\""), call("\"b\""), "a call without a call_id has an id");
+        assert!(call("null").contains("record/"), "or is known by all that it says");
+    }
+
+    #[test]
+    fn what_is_typed_while_a_tool_runs_is_a_request_too() {
+        let line = r#"{"type":"user","uuid":"u","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"ok"},
+            {"type":"text","text":"and hurry"},{"type":"text","text":"<system-reminder>x</system-reminder>"}]}}"#;
+        let turns = read_line(line.replace('\n', " ").as_bytes());
+        let texts: Vec<String> = turns.iter().map(Turn::text).collect();
+        assert_eq!(texts, ["and hurry", "ok"]);
+    }
+
+    #[test]
+    fn many_reminders_are_taken_out_in_one_pass() {
+        let text = "<system-reminder>no</system-reminder>x".repeat(200_000);
+        let line = format!(r#"{{"type":"user","uuid":"u","message":{{"content":"{text}"}}}}"#);
+        assert_eq!(read_line(line.as_bytes())[0].text().len(), 200_000);
     }
 }

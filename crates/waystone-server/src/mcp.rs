@@ -88,7 +88,7 @@ pub enum ToolSet {
     Core,
 }
 
-/// Every tool there is.
+/// The tools of a set.
 fn tools(set: ToolSet) -> Vec<Tool> {
     let mut tools = Vec::new();
     tools.extend(checkpoint::tools());

@@ -14,6 +14,8 @@ use crate::sqlite::Upkeep;
 const ROUND: Duration = Duration::from_secs(1);
 /// How long the end of a process may be put off by what is not mirrored yet.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
+/// How much of a round may go to what follows from the rest.
+const DERIVED_MAX: Duration = Duration::from_millis(300);
 /// Counting tokens takes half a second to begin with and much memory, which is nothing for a command that ends at once.
 const LONG_LIVED: Duration = Duration::from_secs(30);
 const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
@@ -32,9 +34,12 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             continue;
         }
         warn("mirror files could not be written", upkeep.mirror(|| stop.is_told()));
-        warn("what is searched could not be brought up to date", upkeep.index(false, || stop.is_told()));
+        // Both go on in the next round: files and log must not wait for them.
+        let round = Instant::now();
+        let is_over = || stop.is_told() || round.elapsed() > DERIVED_MAX;
+        warn("what is searched could not be brought up to date", upkeep.index(false, is_over));
         if begun.elapsed() >= LONG_LIVED {
-            warn("tokens could not be counted", upkeep.count_tokens(|| stop.is_told()));
+            warn("tokens could not be counted", upkeep.count_tokens(is_over));
         }
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::canon::Hash;
-use crate::clock::Timestamp;
+use crate::clock::{Since, Timestamp};
 use crate::error::{Error, Result};
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::json;
@@ -235,11 +235,11 @@ pub struct ListCheckpoints {
     /// Only of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words in name, tags or metadata. Every one must occur; at most 32. With `content`, what to look for in your own words.
+    /// Words in name, tags or metadata; with content, a question. Every word must occur, and there may be 32; with `content` any may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
-    /// Search what sessions last saved, best first. By words and by meaning, in each session's newest checkpoint; what was saved a moment
+    /// Ask the query of what sessions last saved. Best first, by words and by meaning, in each session's newest checkpoint; what was saved a moment
     /// ago is found a few seconds later. Without a query it has no effect.
     #[serde(default)]
     pub content: bool,
@@ -251,9 +251,9 @@ pub struct ListCheckpoints {
     pub workflow_id: Option<WorkflowId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// Saved at or after.
+    /// Saved since: a time, or how long ago, such as 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
+    pub since: Option<Since>,
     /// Saved before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,

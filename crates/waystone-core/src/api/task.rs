@@ -15,7 +15,7 @@ use crate::id::{ProjectId, SnapshotId, TaskId};
 #[serde(deny_unknown_fields)]
 pub struct SetCurrentTask {
     pub project_id: ProjectId,
-    /// The task; null or left out for none.
+    /// Left out for none. `null` says the same.
     #[serde(default)]
     #[schemars(schema_with = "task_or_null")]
     pub task_id: Option<TaskId>,

@@ -18,6 +18,7 @@ use crate::api::{
     SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
+use crate::clock::Since;
 use crate::error::{Error, Quota, Result};
 use crate::id::{CheckpointId, ProjectId};
 use crate::json::{self, DEPTH_MAX};
@@ -154,6 +155,8 @@ impl Engine {
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {
         request.check()?;
+        let since = request.since.as_ref().map(|since| Since::At(since.before(self.clock.now())));
+        let request = ListCheckpoints { since, ..request };
         let page = match request.is_search() {
             true => self.store.search_checkpoints(scope, &request, self.clock.now()).await?,
             false => self.store.list_checkpoints(scope, &request).await?,

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::segment::preview;
 use crate::api::{ListCheckpoints, SearchAll, SearchResults, SegmentFilters, Tier};
+use crate::clock::Since;
 use crate::error::Result;
 use crate::store::{Scope, SelectSegments, WhichTask};
 
@@ -35,7 +36,7 @@ impl Engine {
                     query: Some(request.query.clone()),
                     content: true,
                     project_id: request.project_id,
-                    since,
+                    since: since.map(Since::At),
                     limit: request.limit,
                     ..ListCheckpoints::default()
                 };

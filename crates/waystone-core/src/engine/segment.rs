@@ -14,6 +14,7 @@ use crate::id::{ProjectId, TaskId};
 use crate::meaning;
 use crate::offload::{offload, offload_unless};
 use crate::score;
+use crate::search::searched;
 use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, WhichTask};
 use crate::tokens;
 
@@ -284,7 +285,7 @@ async fn count_tokens(mut segments: Vec<NewSegment>, known: Vec<bool>) -> Result
     offload_unless(false, move || {
         for (segment, _) in segments.iter_mut().zip(known).filter(|(_, known)| !known) {
             segment.tokens = Some(tokens::count(&segment.text) as u64);
-            segment.pieces = meaning::pieces(&segment.text);
+            segment.pieces = meaning::pieces(&searched(&segment.text));
         }
         segments
     })

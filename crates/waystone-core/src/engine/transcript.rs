@@ -6,17 +6,21 @@ use serde_json::{Map, Value, json};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{Digest, ListCheckpoints, LoadCheckpoint, SaveCheckpoint};
+use crate::api::{Checkpoint, Digest, ListCheckpoints, LoadCheckpoint, SaveCheckpoint};
 use crate::canon::Hash;
-use crate::error::{Error, Result};
-use crate::id::{SegmentId, SessionId};
+use crate::error::{Conflict, Error, Result};
+use crate::id::{CheckpointId, SegmentId, SessionId};
 use crate::meaning;
 use crate::offload::offload;
+use crate::search::searched;
 use crate::store::{NewSegment, NewSegments, NewTurns, Scope, TranscriptEnd};
 use crate::transcript::{Captured, Turn, guide};
 
 /// Checkpoints that were made of transcripts are known by it.
 const WORKFLOW: &str = "transcript";
+const FIRST: &str = "first-of-transcript";
+/// So often it is tried to save what a conversation came to, when others do the same.
+const FOLDS_MAX: usize = 20;
 /// No tokenizer is loaded for a hook; whoever lives longer counts.
 const BYTES_PER_TOKEN: usize = 3;
 
@@ -37,51 +41,63 @@ impl Engine {
         if added.is_empty() {
             return Ok(0);
         }
-        let mut digest = self.find_digest(scope, &session).await?.map(|(digest, _)| digest).unwrap_or_default();
-        (digest.client, digest.transcript) = (client.to_owned(), path);
-        digest.add(&added);
+        for _ in 0..FOLDS_MAX {
+            match self.save_digest(scope, client, &session, &path, &added).await {
+                Err(Error::Conflict(Conflict::HeadMoved { .. } | Conflict::KeyReused(_))) => {}
+                saved => return saved.map(|()| added.len() as u64),
+            }
+        }
+        Err(Error::broken("what the conversation came to was saved by others all the time"))
+    }
+
+    /// Adds turns to what the conversation had come to; a conflict if someone else saved meanwhile.
+    async fn save_digest(
+        &self,
+        scope: &Scope,
+        client: &str,
+        session: &SessionId,
+        path: &str,
+        added: &[(Turn, SegmentId)],
+    ) -> Result<()> {
+        let newest = ListCheckpoints { session_id: Some(session.clone()), limit: 1, ..ListCheckpoints::default() };
+        let head = match self.store.list_checkpoints(scope, &newest).await {
+            Err(Error::SessionNotFound(_)) => None,
+            page => page?.checkpoints.pop().map(|head| head.checkpoint_id),
+        };
+        let mut digest = match head {
+            Some(_) => self.find_digest(scope, newest).await?.map(|(digest, _)| digest).unwrap_or_default(),
+            None => Digest::default(),
+        };
+        (digest.client, digest.transcript) = (client.to_owned(), path.to_owned());
+        digest.add(added);
         let Value::Object(context) = json!(digest) else { unreachable!("a digest is an object") };
-        self.save_checkpoint(scope, checkpoint_of(session, client, context)?).await?;
-        Ok(added.len() as u64)
+        self.save_checkpoint(scope, checkpoint_of(session, client, context, head)?).await.map(drop)
     }
 
     /// What a session that begins is told: of itself if it was captured before, else of the newest of the project. `None` when there is
     /// nothing to tell.
     pub async fn read_guide(&self, scope: &Scope, session: &SessionId) -> Result<Option<String>> {
-        let own = self.find_digest(scope, session).await?.map(|(digest, at)| (session.clone(), digest, at));
-        let found = match own {
-            Some(own) => Some(own),
-            None => {
-                let filter = ListCheckpoints {
-                    project_id: Some(self.project.clone()),
-                    workflow_id: Some(WORKFLOW.parse().map_err(Error::broken)?),
-                    limit: 1,
-                    ..ListCheckpoints::default()
-                };
-                let newest = self.store.list_checkpoints(scope, &filter).await?.checkpoints.pop();
-                match newest.map(|newest| newest.session_id) {
-                    Some(id) => self.find_digest(scope, &id).await?.map(|(digest, at)| (id, digest, at)),
-                    None => None,
-                }
-            }
+        let own = ListCheckpoints { session_id: Some(session.clone()), ..ListCheckpoints::default() };
+        let last = ListCheckpoints { project_id: Some(self.project.clone()), ..ListCheckpoints::default() };
+        let found = match self.find_digest(scope, own).await {
+            Ok(None) | Err(Error::SessionNotFound(_)) => self.find_digest(scope, last).await?,
+            own => own?,
         };
-        Ok(found.map(|(session, digest, at)| guide(&digest, &session, &self.clock.now().age_of(at))))
+        let now = self.clock.now();
+        Ok(found.map(|(digest, checkpoint)| guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at))))
     }
 
-    async fn find_digest(
-        &self,
-        scope: &Scope,
-        session: &SessionId,
-    ) -> Result<Option<(Digest, crate::clock::Timestamp)>> {
-        let request = LoadCheckpoint { session_id: Some(session.clone()), ..LoadCheckpoint::default() };
-        let loaded = match self.load_checkpoint(scope, request).await {
-            Err(Error::SessionNotFound(_)) => return Ok(None),
-            loaded => loaded?,
+    /// The newest of these checkpoints that was made of a transcript.
+    async fn find_digest(&self, scope: &Scope, among: ListCheckpoints) -> Result<Option<(Digest, Checkpoint)>> {
+        let workflow_id = Some(WORKFLOW.parse().map_err(Error::broken)?);
+        let filter = ListCheckpoints { workflow_id, limit: 1, ..among };
+        let Some(newest) = self.store.list_checkpoints(scope, &filter).await?.checkpoints.pop() else {
+            return Ok(None);
         };
+        let request = LoadCheckpoint { checkpoint_id: Some(newest.checkpoint_id), ..LoadCheckpoint::default() };
+        let loaded = self.load_checkpoint(scope, request).await?;
         let context = Value::Object(parse_context(&loaded.context)?);
-        // A session of that name that is not ours has nothing to tell.
-        let digest = serde_json::from_value(context).ok().filter(|digest: &Digest| !digest.client.is_empty());
-        Ok(digest.map(|digest| (digest, loaded.checkpoint.created_at)))
+        Ok(serde_json::from_value(context).ok().map(|digest| (digest, loaded.checkpoint)))
     }
 
     /// Turns as segments, with what they are searched by and about how many tokens they have.
@@ -104,7 +120,7 @@ impl Engine {
                     kind: turn.kind(),
                     tokens: Some(text.len().div_ceil(BYTES_PER_TOKEN) as u64),
                     is_estimate: true,
-                    pieces: meaning::pieces(&text),
+                    pieces: meaning::pieces(&searched(&text)),
                     role: Some(turn.role().to_owned()),
                     created: turn.at.unwrap_or(now),
                     text,
@@ -131,18 +147,25 @@ impl Engine {
     }
 }
 
-fn checkpoint_of(session: SessionId, client: &str, context: Map<String, Value>) -> Result<SaveCheckpoint> {
+fn checkpoint_of(
+    session: &SessionId,
+    client: &str,
+    context: Map<String, Value>,
+    expected: Option<CheckpointId>,
+) -> Result<SaveCheckpoint> {
+    // Of several that want to be the first of a session one is.
+    let first = expected.is_none().then(|| FIRST.parse().map_err(Error::broken)).transpose()?;
     Ok(SaveCheckpoint {
-        session_id: Some(session),
+        session_id: Some(session.clone()),
         context,
         metadata: None,
         force: false,
         project_id: None,
         agent_id: Some(client.parse().map_err(Error::broken)?),
         workflow_id: Some(WORKFLOW.parse().map_err(Error::broken)?),
-        expected_checkpoint_id: None,
+        expected_checkpoint_id: expected,
         parent_checkpoint_id: None,
         context_rules: None,
-        idempotency_key: None,
+        idempotency_key: first,
     })
 }

@@ -87,6 +87,13 @@ fn read_user(record: &Value, content: &Value, mut add: impl FnMut(usize, Said)) 
     }
     let task = record.get("toolUseResult").and_then(|result| result.get("task"));
     let task = task.map(|task| (id_of(task.get("id")), text_at(task, "subject").to_owned()));
+    // What was typed while the tool ran.
+    let texts = blocks.iter().enumerate().filter(|(_, block)| text_at(block, "type") == "text");
+    for (part, block) in texts.filter(|_| is_human(record)) {
+        if let Some(text) = request(text_at(block, "text")) {
+            add(part, Said::Request(text));
+        }
+    }
     for (part, block) in blocks.iter().enumerate().filter(|(_, block)| is_result(block)) {
         let text = without_reminders(&join_parts(block.get("content").unwrap_or(&Value::Null)));
         let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
@@ -134,12 +141,16 @@ const REMINDERS: [(&str, &str); 3] = [
 
 fn without_reminders(text: &str) -> String {
     let mut text = text.to_owned();
-    for (start, end) in REMINDERS {
-        while let Some((before, rest)) = text.split_once(start)
-            && let Some((_, after)) = rest.split_once(end)
+    for (start, end) in REMINDERS.iter().filter(|(start, _)| text.contains(start)).collect::<Vec<_>>() {
+        let (mut kept, mut rest) = (String::with_capacity(text.len()), text.as_str());
+        while let Some((before, inside)) = rest.split_once(start)
+            && let Some((_, after)) = inside.split_once(end)
         {
-            text = format!("{before}{after}");
+            kept.push_str(before);
+            rest = after;
         }
+        kept.push_str(rest);
+        text = kept;
     }
     text.trim().to_owned()
 }

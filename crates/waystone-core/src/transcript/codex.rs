@@ -17,16 +17,16 @@ static EXIT_CODE: LazyLock<Regex> = LazyLock::new(|| {
 /// Before it stands what an editor added.
 const REQUEST_HEAD: &str = "## My request for Codex:";
 
-pub(super) fn read(record: &Value, line: &[u8], turns: &mut Vec<Turn>) {
+pub(super) fn read(record: &Value, turns: &mut Vec<Turn>) {
     let payload = record.get("payload").unwrap_or(&Value::Null);
     let at = time_of(record);
     let mut add = |name: String, said: Said| turns.push(Turn { name: format!("codex/{name}"), at, said });
-    // Lines of older versions have no id, but a time.
-    let by_line = || format!("line/{}", Hash::of(line.trim_ascii()));
+    // Records of older versions have no id, but a time.
+    let by_record = || format!("record/{}", Hash::of(record.to_string().as_bytes()));
     match (text_at(record, "type"), text_at(payload, "type")) {
-        ("event_msg", "user_message") => add(by_line(), Said::Request(request(text_at(payload, "message")))),
+        ("event_msg", "user_message") => add(by_record(), Said::Request(request(text_at(payload, "message")))),
         ("event_msg", "agent_message") => {
-            add(by_line(), Said::Reply(text_at(payload, "message").trim().to_owned()));
+            add(by_record(), Said::Reply(text_at(payload, "message").trim().to_owned()));
         }
         ("event_msg", "item_completed") => {
             let thread = text_at(payload, "thread_id");
@@ -36,29 +36,42 @@ pub(super) fn read(record: &Value, line: &[u8], turns: &mut Vec<Turn>) {
             let input = payload.get("arguments").cloned().unwrap_or_default();
             // It is JSON inside of a text.
             let input = input.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(input);
-            add_call(payload, text_at(payload, "name"), input, add);
+            add_call(id_of(payload), by_record, text_at(payload, "name"), input, add);
         }
         ("response_item", "custom_tool_call") => {
-            add_call(payload, text_at(payload, "name"), payload.get("input").cloned().unwrap_or_default(), add);
+            add_call(
+                id_of(payload),
+                by_record,
+                text_at(payload, "name"),
+                payload.get("input").cloned().unwrap_or_default(),
+                add,
+            );
         }
         ("response_item", "local_shell_call") => {
-            add_call(payload, "shell", payload.get("action").cloned().unwrap_or_default(), add);
+            add_call(id_of(payload), by_record, "shell", payload.get("action").cloned().unwrap_or_default(), add);
         }
         ("response_item", "function_call_output" | "custom_tool_call_output") => {
             let output = payload.get("output").unwrap_or(&Value::Null);
             let output = output.get("content").unwrap_or(output);
-            let (id, text) = (text_at(payload, "call_id").to_owned(), join_parts(output));
+            let (id, text) = (id_of(payload), join_parts(output));
             let is_error = exit_code(&text).is_some_and(|code| code != 0);
-            add(format!("result/{id}"), Said::Result { id, text, is_error, task: None });
+            let name = if id.is_empty() { by_record() } else { format!("result/{id}") };
+            add(name, Said::Result { id, text, is_error, task: None });
         }
-        ("compacted", _) => add(by_line(), Said::Summary(text_at(payload, "message").trim().to_owned())),
+        ("compacted", _) => add(by_record(), Said::Summary(text_at(payload, "message").trim().to_owned())),
         _ => {}
     }
 }
 
-fn add_call(payload: &Value, tool: &str, input: Value, mut add: impl FnMut(String, Said)) {
-    let id = text_at(payload, "call_id").to_owned();
-    add(format!("call/{id}"), Said::Call { id, tool: tool.to_owned(), input });
+fn add_call(id: String, or: impl Fn() -> String, tool: &str, input: Value, mut add: impl FnMut(String, Said)) {
+    let name = if id.is_empty() { or() } else { format!("call/{id}") };
+    add(name, Said::Call { id, tool: tool.to_owned(), input });
+}
+
+/// What a call and its answer have in common.
+fn id_of(payload: &Value) -> String {
+    let ids = ["call_id", "id"].iter().map(|key| text_at(payload, key));
+    ids.into_iter().find(|id| !id.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// What newer versions write when something is done.

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::claude::id_of;
 use super::{Said, Turn, text_at};
-use crate::api::{Digest, Failure, OpenCall, OpenTask, Quote};
+use crate::api::{Checkpoint, Digest, Failure, OpenCall, OpenTask, Quote};
 use crate::handle::{Handle, Holder};
-use crate::id::{SegmentId, SessionId};
+use crate::id::SegmentId;
 use crate::survive::{Anchor, Speaker, anchor, changed_file};
 
 /// How much of each is kept, and of each text.
@@ -30,6 +30,8 @@ impl Digest {
             self.turns += 1;
             let quote = |text: &str, chars: usize| Quote { text: cut(text, chars), handle: handle(id) };
             match &turn.said {
+                // What is said to the program itself is no wish.
+                Said::Request(text) if is_command(text) => {}
                 Said::Request(text) => {
                     if self.goals.len() < GOALS_MAX && (self.goals.is_empty() || names_goal(text)) {
                         self.goals.push(quote(text, LINE_CHARS));
@@ -144,6 +146,10 @@ fn is_done(status: &str) -> bool {
     matches!(status, "completed" | "deleted" | "cancelled")
 }
 
+fn is_command(text: &str) -> bool {
+    text.strip_prefix('/').is_some_and(|rest| rest.starts_with("compact") || !rest.trim().contains(char::is_whitespace))
+}
+
 fn names_goal(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default().to_lowercase();
     first.contains("goal") || first.contains("the aim")
@@ -205,16 +211,22 @@ fn error_line(text: &str) -> &str {
     lines.clone().find(says).or_else(|| lines.next_back()).unwrap_or_default()
 }
 
-/// What a session that begins is told: statements, each with where the whole of it is. `age` says how old it is.
-pub fn guide(digest: &Digest, session: &SessionId, age: &str) -> String {
+/// What a session that begins is told: statements, those that stand for more with where the whole of it is. `age` says how old it is.
+pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
+    let (session, id) = (&checkpoint.session_id, &checkpoint.checkpoint_id);
     let mut guide = format!("Waystone kept this of session {session}, {age} ago, {} turns.\n", digest.turns);
     let tail = format!(
         "All turns are kept: context_search_stashed finds them, context_expand returns what a handle (ws:…) stands for, \
-         workflow_checkpoint_load {{\"sessionId\": \"{session}\"}} returns this as data.\n"
+         workflow_checkpoint_load {{\"checkpointId\": \"{id}\"}} returns this as data.\n"
     );
-    let room = GUIDE_BYTES - tail.len();
+    let room = GUIDE_BYTES.saturating_sub(tail.len());
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(digest.last_request.as_ref().map(|last| format!("Last request ({}): {}\n", last.handle, last.text)));
+    if let Some(last) = &digest.last_request {
+        // The first that is told is told in any case.
+        let end = last.text.floor_char_boundary(room / 2);
+        let more = if end < last.text.len() { "…" } else { "" };
+        parts.push(format!("Last request ({}): {}{more}\n", last.handle, &last.text[..end]));
+    }
     parts.extend(digest.goals.iter().map(|goal| format!("Goal ({}): {}\n", goal.handle, goal.text)));
     parts.extend(digest.open_tasks.iter().map(|task| format!("Open task, {}: {}\n", task.status, task.text)));
     let newest_first = digest.unresolved_errors.iter().rev();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use waystone_core::api::{CheckpointPage, Hit, ListCheckpoints, Segment, SegmentFilters};
 use waystone_core::clock::Timestamp;
-use waystone_core::search::{Found, join, snippet};
+use waystone_core::search::{Found, join, snippet, text_of_context};
 use waystone_core::store::{Scope, SegmentPage, SelectSegments};
 
 use super::checkpoint;
@@ -144,7 +144,7 @@ pub(crate) fn search_checkpoints(
     for (key, found) in hits.keys.get(skip..end).unwrap_or_default() {
         let Some(checkpoint) = indexed.get(key) else { continue };
         let (mut row, text) = checkpoint::find_with_text(db, *checkpoint)?;
-        let text = text.map(|text| upkeep::text_of(&text)).unwrap_or_default();
+        let text = text.map(|raw| text_of_context(&raw)).unwrap_or_default();
         row.hit = Some(hit(found, snippet(&text, query), row.created_at, now));
         page.checkpoints.push(row);
     }
@@ -155,6 +155,7 @@ pub(crate) fn search_checkpoints(
 pub(crate) fn reindex(db: &Connection, is_beginning: bool, at: Timestamp) -> DbResult<u64> {
     if is_beginning {
         begin_anew(db, true)?;
+        return Ok(upkeep::count_segments(db)? + upkeep::count_stale(db)?);
     }
     let segments = make_anew(db)?;
     if segments == 0 {

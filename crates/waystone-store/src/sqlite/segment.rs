@@ -16,6 +16,7 @@ use waystone_core::handle::{Handle, Holder};
 use waystone_core::id::{ProjectId, SegmentId, TaskId};
 use waystone_core::meaning;
 use waystone_core::score;
+use waystone_core::search::searched;
 use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
@@ -208,20 +209,22 @@ pub(crate) fn read_by_key<T>(
     Ok(Some((read(row, preview)?, seen)))
 }
 
-/// Makes what up to `limit` segments from `key` on are searched by anew. Returns the last of them.
-pub(crate) fn reindex(db: &Connection, key: i64, limit: i64) -> DbResult<Option<i64>> {
+/// Makes anew what segments from `key` on are searched by, until so many bytes of text are done. Returns the last of them.
+pub(crate) fn reindex(db: &Connection, key: i64, bytes_max: usize) -> DbResult<Option<i64>> {
     let mut statement = db.prepare_cached(
-        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
-         WHERE s.key >= ?1 ORDER BY s.key LIMIT ?2",
+        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key WHERE s.key >= ?1 ORDER BY s.key",
     )?;
-    let mut rows = statement.query(params![key, limit])?;
-    let mut last = None;
-    while let Some(row) = rows.next()? {
+    let mut rows = statement.query(params![key])?;
+    let (mut last, mut bytes) = (None, 0);
+    while bytes < bytes_max
+        && let Some(row) = rows.next()?
+    {
         let (key, text) = (row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default());
         db.prepare_cached("DELETE FROM segment_word WHERE rowid = ?1")?.execute(params![key])?;
         db.prepare_cached("DELETE FROM segment_index WHERE segment = ?1")?.execute(params![key])?;
-        put::index(db, key, text, &meaning::pieces(text))?;
-        last = Some(key);
+        let text = searched(text);
+        put::index(db, key, &text, &meaning::pieces(&text))?;
+        (last, bytes) = (Some(key), bytes + text.len());
     }
     Ok(last)
 }

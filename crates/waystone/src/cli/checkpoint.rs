@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use waystone_core::api::{
     Checkpoint, ContextRule, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
 };
-use waystone_core::clock::Timestamp;
+use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use waystone_core::json::parse_trusted;
 use waystone_core::store::Scope;
@@ -74,9 +74,9 @@ pub(crate) struct List {
     /// Only checkpoints saved with this workflow id
     #[arg(long)]
     workflow: Option<WorkflowId>,
-    /// Only checkpoints saved at or after this time, such as 2026-11-01 or 2026-11-01T12:00:00Z
+    /// Only checkpoints saved since a time, such as 2026-11-01 or 2026-11-01T12:00:00Z, or since so long ago, such as 24h
     #[arg(long, value_name = "TIME")]
-    since: Option<Timestamp>,
+    since: Option<Since>,
     /// Only checkpoints saved before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,

@@ -4,12 +4,14 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::builder::styling::{AnsiColor, Style};
 use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::{ErrorBody, ErrorReply};
 use waystone_store::OpenError;
 
+use super::Arguments;
 use super::render::{line, plain_json};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, 2 an argument, a setting or a file that was given is \
@@ -76,11 +78,6 @@ pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
 }
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
-/// A client takes a hook that ends with 2 for one that wants to stop its agent.
-fn is_hook() -> bool {
-    std::env::args_os().any(|argument| argument == "hook")
-}
-
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let as_json =
         std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
@@ -97,4 +94,12 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let said = said.strip_prefix("error: ").unwrap_or(said);
     let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
     print(&reply("INVALID_INPUT", message, "see --help of the command"), true)
+}
+
+/// A client takes a hook that ends with 2 for one that wants to stop its agent.
+fn is_hook() -> bool {
+    let names: Vec<String> =
+        Arguments::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let mut arguments = std::env::args().skip(1);
+    arguments.find(|argument| names.contains(argument)).is_some_and(|name| name == "hook")
 }

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use waystone_core::Engine;
@@ -39,8 +39,8 @@ enum Event {
 pub(crate) struct Hook {
     /// What has happened
     event: Event,
-    #[arg(skip)]
-    input: Input,
+    #[arg(skip = Ok(Input::default()))]
+    input: Result<Input, String>,
 }
 
 /// What a client says of the session. Clients add fields as they like.
@@ -61,8 +61,18 @@ impl Hook {
         ensure!(!stdin.is_terminal(), "a hook is run by a client, which says on standard input what has happened");
         let mut text = Vec::new();
         stdin.lock().take(INPUT_BYTES_MAX).read_to_end(&mut text)?;
-        self.input = serde_json::from_slice(&text).context("what the client says is not JSON")?;
-        if let Some(place) = self.input.cwd.as_deref().filter(|place| place.is_dir()) {
+        // Told when there is a log to tell it to, and without what was said.
+        let wrong = |error: serde_json::Error| {
+            format!(
+                "{:?} error in what the client says, line {} column {}",
+                error.classify(),
+                error.line(),
+                error.column()
+            )
+        };
+        self.input = serde_json::from_slice(&text).map_err(wrong);
+        let place = self.input.as_ref().ok().and_then(|input: &Input| input.cwd.as_deref());
+        if let Some(place) = place.filter(|place| place.is_dir()) {
             std::env::set_current_dir(place)?;
         }
         Ok(())
@@ -80,21 +90,17 @@ pub(crate) fn log(error: &anyhow::Error) {
 }
 
 pub(crate) async fn run(hook: Hook, engine: &Engine, scope: &Scope) -> anyhow::Result<()> {
-    let Hook { event, input } = hook;
+    let (event, input) = (hook.event, hook.input.map_err(anyhow::Error::msg)?);
     let client = client_of(&input);
     let session: SessionId = format!("{client}-{}", input.session_id).parse().map_err(anyhow::Error::msg)?;
-    if let Some(path) = input.transcript_path.as_deref() {
-        let path = expand(path);
-        if let Some(answer) = input.last_assistant_message.as_deref().filter(|_| event == Event::Stop) {
-            wait_for(&path, answer).await;
-        }
-        let count = capture(engine, scope, client, &session, &path).await?;
-        tracing::info!(client, count, "turns were captured");
+    if event == Event::SessionStart {
+        let guide = engine.read_guide(scope, &session).await?.unwrap_or_default();
+        return Ok(std::io::stdout().write_all(guide.as_bytes())?);
     }
-    if event == Event::SessionStart
-        && let Some(guide) = engine.read_guide(scope, &session).await?
-    {
-        std::io::stdout().write_all(guide.as_bytes())?;
+    if let Some(path) = input.transcript_path.as_deref() {
+        let count =
+            capture(engine, scope, client, &session, &expand(path), input.last_assistant_message.as_deref()).await?;
+        tracing::info!(client, count, "turns were captured");
     }
     Ok(())
 }
@@ -115,9 +121,9 @@ fn expand(path: &Path) -> PathBuf {
     }
 }
 
-async fn wait_for(path: &Path, answer: &str) {
+async fn wait_for(path: &Path, answer: &str, captured: u64) {
     let begun = Instant::now();
-    while begun.elapsed() < ANSWER_WAIT_MAX && !reader::ends_with(path, answer) {
+    while begun.elapsed() < ANSWER_WAIT_MAX && !reader::ends_with(path, answer, captured) {
         tokio::time::sleep(ANSWER_WAIT_STEP).await;
     }
 }
@@ -129,9 +135,13 @@ async fn capture(
     client: &'static str,
     session: &SessionId,
     path: &Path,
+    answer: Option<&str>,
 ) -> anyhow::Result<u64> {
     let name = path.to_string_lossy().into_owned();
     let known = engine.find_transcript(scope, &name).await?;
+    if let Some(answer) = answer {
+        wait_for(path, answer, known.as_ref().map_or(0, |end| end.at)).await;
+    }
     // At the beginning of a session there may be none yet.
     let Some(mut reader) = Reader::open(path, known.as_ref())? else { return Ok(0) };
     let mut count = 0;
@@ -152,8 +162,8 @@ mod tests {
         let path = folder.path().join("t.jsonl");
         std::fs::write(&path, "{}\n").unwrap();
         let wait = async {
-            wait_for(&path, "All done.").await;
-            reader::ends_with(&path, "All done.")
+            wait_for(&path, "All done.", 0).await;
+            reader::ends_with(&path, "All done.", 0)
         };
         let (is_there, ()) = tokio::join!(wait, async { std::fs::write(&path, "{\"text\":\"All done.\"}\n").unwrap() });
         assert!(is_there);

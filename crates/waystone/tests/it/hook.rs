@@ -143,6 +143,55 @@ fn hooks_at_the_same_time_capture_everything_once() {
         }
     });
     assert_eq!(agent.captured(), agent.turns);
+    let count = agent.turns.as_array().unwrap().len();
+    assert_eq!(agent.digest()["turns"], count, "what the conversation came to has all of them");
+}
+
+#[test]
+fn hooks_that_capture_different_parts_at_the_same_time_all_count() {
+    let agent = Agent::new(KINDS[0]);
+    let copies: Vec<Agent> = (0..5).map(|n| {
+        let transcript = agent.folder.path().join(format!("part-{n}.jsonl"));
+        let line = json!({ "type": "user", "uuid": format!("part {n}"), "message": { "content": format!("request {n}") } });
+        fs::write(&transcript, format!("{line}\n")).unwrap();
+        Agent { folder: private_dir(), transcript, lines: Vec::new(), turns: Value::Null, task: agent.task.clone() }
+    }).collect();
+    std::thread::scope(|scope| {
+        for copy in &copies {
+            let input = json!({ "session_id": "s-1", "transcript_path": copy.transcript, "cwd": agent.folder.path() });
+            let agent = &agent;
+            scope.spawn(move || agent.run_with("stop", &input.to_string()));
+        }
+    });
+    assert_eq!(agent.digest()["turns"], 5);
+}
+
+#[test]
+fn a_checkpoint_that_an_agent_saves_in_the_session_is_left_alone() {
+    let agent = Agent::new(KINDS[0]);
+    agent.write(&agent.lines[..3].concat());
+    agent.run("stop");
+    let file = agent.folder.path().join("own.json");
+    fs::write(&file, "{\"plan\": \"mine\"}").unwrap();
+    agent.ask(&["checkpoint", "save", &agent.task, file.to_str().unwrap()]);
+    agent.write(&agent.lines.concat());
+    agent.run("stop");
+    assert_eq!(agent.digest()["turns"], agent.turns.as_array().unwrap().len());
+}
+
+#[test]
+fn what_is_said_to_the_program_is_not_the_last_request() {
+    let agent = Agent::new(KINDS[0]);
+    let said =
+        |id: &str, text: &str| format!("{}\n", json!({ "type": "user", "uuid": id, "message": { "content": text } }));
+    let command = "<command-name>/compact</command-name><command-args>keep all</command-args>";
+    agent.write(
+        &(said("a", &"😀".repeat(1600)) + &said("b", command) + &said("c", "<command-name>/clear</command-name>")),
+    );
+    agent.run("pre-compact");
+    let guide = agent.run("session-start");
+    let last = guide.lines().find(|line| line.starts_with("Last request")).unwrap();
+    assert!(last.contains("😀😀") && guide.len() <= 6000, "{guide}");
 }
 
 #[test]
@@ -229,6 +278,15 @@ fn a_hook_that_cannot_work_says_nothing_and_stops_no_one() {
     }
     let input = json!({ "session_id": "s-1", "transcript_path": "/no/such/file.jsonl", "cwd": "/no/such/folder" });
     assert!(agent.run_with("stop", &input.to_string()).status.success());
+    let log = fs::read_to_string(agent.data_dir().join("logs/waystone.log")).unwrap();
+    assert!(log.contains("error in what the client says") && !log.contains("garbage"), "{log}");
+    #[cfg(target_os = "linux")]
+    {
+        let pipe = agent.folder.path().join("rollout-pipe.jsonl");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let input = json!({ "session_id": "s-1", "transcript_path": pipe, "last_assistant_message": "x" });
+        assert!(agent.run_with("stop", &input.to_string()).status.success(), "it does not wait for a writer");
+    }
     let directory = json!({ "session_id": "s-1", "transcript_path": agent.folder.path() });
     assert!(agent.run_with("stop", &directory.to_string()).status.success());
     fs::write(agent.data_dir().join("config.json"), "{ wrong").unwrap();

@@ -261,3 +261,28 @@ fn a_file_keeps_its_mode_and_stays_a_link() {
     assert_eq!(output.status.code(), Some(2), "a link that leads nowhere is not replaced");
     assert!(home.path(".claude.json").is_symlink());
 }
+
+#[test]
+fn an_entry_that_was_written_by_hand_comes_back() {
+    let home = Home::new();
+    let own =
+        r#"{ "mcpServers": { "waystone": { "command": "/opt/waystone", "args": ["mcp"], "env": { "A": "b" } } } }"#;
+    home.write("work/.mcp.json", own);
+    let before = home.all();
+    home.install("claude-code", "--project");
+    assert!(!home.read("work/.mcp.json").contains("/opt/waystone"));
+    home.undo("claude-code", "--project");
+    assert_eq!(home.all(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_backup_is_not_written_through_a_link() {
+    let home = Home::new();
+    home.write("work/.mcp.json", "{}");
+    home.write("precious", "mine");
+    std::os::unix::fs::symlink(home.path("precious"), home.path("work/.mcp.json.waystone-backup")).unwrap();
+    let done = home.run(&["install", "claude-code", "--project", "--yes"]);
+    assert!(!done.status.success());
+    assert_eq!((home.read("precious").as_str(), home.read("work/.mcp.json").as_str()), ("mine", "{}"));
+}

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::Error;
 use waystone_core::api::{CheckpointPage, ListCheckpoints};
+use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::{COLUMNS, FROM, read};
@@ -61,7 +62,9 @@ impl Bounds {
         let (project, workflow) = (filter.project_id.as_ref().map(|id| id.as_str()), &filter.workflow_id);
         let (workflow, agent) =
             (workflow.as_ref().map(|id| id.as_str()), filter.agent_id.as_ref().map(|id| id.as_str()));
-        let (since, until) = (filter.since.map(|at| at.ms()), filter.until.map(|at| at.ms()));
+        // Before it comes here it is a time.
+        let since = filter.since.as_ref().map(|since| since.before(Timestamp::from_ms(0)).ms());
+        let until = filter.until.map(|at| at.ms());
         let (query, limit) = (filter.query.as_ref().filter(|_| !filter.content), filter.limit + 1);
         let values: [(&str, &dyn ToSql); 12] = [
             (":space", &scope.space),

@@ -2,10 +2,9 @@
 //! some time after the save. All of it can be made anew.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::Value;
 use waystone_core::clock::Timestamp;
 use waystone_core::meaning::{Piece, pieces};
-use waystone_core::search::indexed;
+use waystone_core::search::{indexed, text_of_context};
 
 use crate::sqlite::checkpoint;
 use crate::sqlite::error::DbResult;
@@ -13,15 +12,12 @@ use crate::sqlite::segment::reindex;
 
 /// How the index is made. It is made anew where it was made by another number.
 const VERSION: i64 = 1;
-/// How many operations, segments and sessions are looked at in one transaction.
+/// How much is done in one transaction: operations that are looked at, sessions, and bytes of text that are indexed. Writers wait meanwhile.
 const OPERATIONS_MAX: i64 = 1000;
-const SEGMENTS_MAX: i64 = 200;
 const SESSIONS_MAX: usize = 16;
+const BYTES_MAX: usize = 256 * 1024;
 /// A session that saves all the time is indexed no more often.
 const REST_MS: i64 = 10_000;
-/// Of a longer context only the beginning and the end are indexed.
-const HEAD_BYTES: usize = 256 * 1024;
-const TAIL_BYTES: usize = 768 * 1024;
 
 /// What a session is to be found by.
 pub(crate) struct Pending {
@@ -59,7 +55,7 @@ pub(crate) fn follow(db: &Connection) -> rusqlite::Result<bool> {
 pub(crate) fn mark_all_stale(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(
         "INSERT INTO checkpoint_index (session, indexed_at_ms, stale, pieces) SELECT key, 0, 1, x'' FROM session WHERE true
-         ON CONFLICT (session) DO UPDATE SET stale = 1, indexed_at_ms = 0, checkpoint = NULL",
+         ON CONFLICT (session) DO UPDATE SET stale = 1, indexed_at_ms = 0",
     )
 }
 
@@ -74,15 +70,20 @@ pub(crate) fn read_pending(db: &Connection, at: Option<Timestamp>) -> DbResult<V
         Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
     })?;
     let rows: Vec<(i64, Option<i64>)> = rows.collect::<Result<_, _>>()?;
-    let read = |(session, head): (i64, Option<i64>)| {
-        let text = match head {
+    let (mut pending, mut bytes) = (Vec::new(), 0);
+    for (session, checkpoint) in rows {
+        let text = match checkpoint {
             // What cannot be read is not found; `doctor` tells of it.
-            Some(key) => checkpoint::find_with_text(db, key)?.1.map(|raw| text_of(&raw)).unwrap_or_default(),
+            Some(key) => checkpoint::find_with_text(db, key)?.1.map(|raw| text_of_context(&raw)).unwrap_or_default(),
             None => String::new(),
         };
-        Ok(Pending { session, checkpoint: head, pieces: pieces(&text), text: indexed(&text) })
-    };
-    rows.into_iter().map(read).collect()
+        bytes += text.len();
+        pending.push(Pending { session, checkpoint, pieces: pieces(&text), text: indexed(&text) });
+        if bytes >= BYTES_MAX {
+            break;
+        }
+    }
+    Ok(pending)
 }
 
 /// Writes what was read. A session that changed meanwhile stays stale.
@@ -97,42 +98,20 @@ pub(crate) fn write_indexed(db: &Connection, pending: &[Pending], at: Timestamp)
             db.prepare_cached("DELETE FROM checkpoint_index WHERE key = ?1")?.execute(params![before])?;
         }
         let pieces: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_le_bytes()).collect();
-        db.prepare_cached(
-            "INSERT INTO checkpoint_index (session, checkpoint, indexed_at_ms, stale, pieces)
-             SELECT key, ?2, ?3, iif(archived_at_ms IS NULL, head, NULL) IS NOT ?2, ?4 FROM session WHERE key = ?1",
-        )?
-        .execute(params![session, checkpoint, at.ms(), pieces])?;
-        db.prepare_cached("INSERT INTO checkpoint_word (rowid, text) VALUES (?1, ?2)")?
-            .execute(params![db.last_insert_rowid(), text])?;
-    }
-    Ok(())
-}
-
-/// All that a context says, a line for each text, with the key it stands under.
-pub(super) fn text_of(raw: &[u8]) -> String {
-    fn add(key: &str, value: &Value, text: &mut String) {
-        let mut line = |said: &str| {
-            text.push_str(key);
-            text.push_str(if key.is_empty() { "" } else { ": " });
-            text.push_str(said);
-            text.push('\n');
-        };
-        match value {
-            Value::Null => {}
-            Value::Bool(said) => line(if *said { "true" } else { "false" }),
-            Value::Number(number) => line(&number.to_string()),
-            Value::String(said) => line(said),
-            Value::Array(items) => items.iter().for_each(|item| add(key, item, text)),
-            Value::Object(members) => members.iter().for_each(|(key, value)| add(key, value, text)),
+        let added: Option<i64> = db
+            .prepare_cached(
+                "INSERT INTO checkpoint_index (session, checkpoint, indexed_at_ms, stale, pieces)
+                 SELECT key, ?2, ?3, iif(archived_at_ms IS NULL, head, NULL) IS NOT ?2, ?4 FROM session WHERE key = ?1
+                 RETURNING key",
+            )?
+            .query_row(params![session, checkpoint, at.ms(), pieces], |row| row.get(0))
+            .optional()?;
+        if let Some(key) = added {
+            db.prepare_cached("INSERT INTO checkpoint_word (rowid, text) VALUES (?1, ?2)")?
+                .execute(params![key, text])?;
         }
     }
-    let mut text = String::new();
-    add("", &waystone_core::json::parse_trusted(raw).unwrap_or_default(), &mut text);
-    if text.len() <= HEAD_BYTES + TAIL_BYTES {
-        return text;
-    }
-    let (head, tail) = (text.floor_char_boundary(HEAD_BYTES), text.ceil_char_boundary(text.len() - TAIL_BYTES));
-    format!("{}\n{}", &text[..head], &text[tail..])
+    Ok(())
 }
 
 /// Whether the index is all there and of this version.
@@ -157,7 +136,7 @@ pub(crate) fn make_anew(db: &Connection) -> DbResult<u64> {
             row.get(0)
         })?;
     let Some(next) = next else { return Ok(0) };
-    let last = reindex(db, next, SEGMENTS_MAX)?;
+    let last = reindex(db, next, BYTES_MAX)?;
     db.execute(
         "UPDATE search_index SET next_segment = ?1, round = round + iif(?1 IS NULL, 1, 0) WHERE next_segment IS NOT NULL",
         params![last.map(|last| last + 1)],
@@ -166,27 +145,11 @@ pub(crate) fn make_anew(db: &Connection) -> DbResult<u64> {
     Ok(db.query_row("SELECT 1 + count(*) FROM segment WHERE key > ?1", params![last], |row| row.get(0))?)
 }
 
-/// How many sessions are not indexed as they are.
-pub(crate) fn count_stale(db: &Connection) -> rusqlite::Result<u64> {
-    db.query_row("SELECT count(*) FROM checkpoint_index WHERE stale = 1", [], |row| row.get(0))
+pub(super) fn count_segments(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT count(*) FROM segment", [], |row| row.get(0))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_context_is_searched_by_all_that_it_says() {
-        let check = |context: &str, expected: &str| assert_eq!(text_of(context.as_bytes()), expected, "{context}");
-        check(
-            r#"{"goal":"x y","n":[1,2.5,null,true],"a":{"b":["deep"]}}"#,
-            "goal: x y\nn: 1\nn: 2.5\nn: true\nb: deep\n",
-        );
-        check("{}", "");
-        check("[\"plain\"]", "plain\n");
-        check("garbage", "");
-        let long = format!("{{\"a\":\"{}\",\"z\":\"{} end\"}}", "é".repeat(HEAD_BYTES), "ü".repeat(TAIL_BYTES));
-        let text = text_of(long.as_bytes());
-        assert!(text.len() <= HEAD_BYTES + TAIL_BYTES + 8 && text.starts_with("a: é") && text.ends_with("end\n"));
-    }
+/// How many sessions are not indexed as they are.
+pub(super) fn count_stale(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT count(*) FROM checkpoint_index WHERE stale = 1", [], |row| row.get(0))
 }

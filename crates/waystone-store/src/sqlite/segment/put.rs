@@ -251,7 +251,7 @@ pub(crate) fn add(
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?
         .execute(params![key, segment.text])?;
-    index(db, key, &segment.text, &segment.pieces)?;
+    index(db, key, &search::searched(&segment.text), &segment.pieces)?;
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
         refer(db, scope, project, key, target)?;
     }

@@ -1,6 +1,6 @@
 //! A transcript, read from where it was left: whole lines only, as another program may be writing it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -13,8 +13,8 @@ const TAIL_BYTES: u64 = 1024;
 /// A longer line is not something that was said.
 const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How much is captured at once.
-const PART_TURNS: usize = 1000;
-const PART_BYTES: u64 = 8 * 1024 * 1024;
+const PART_TURNS: usize = 500;
+const PART_BYTES: u64 = 1024 * 1024;
 /// The last answer of an agent stands no farther from the end.
 const ANSWER_BYTES: u64 = 1024 * 1024;
 /// As much of it is looked for.
@@ -30,16 +30,15 @@ pub(super) struct Reader {
 impl Reader {
     /// Opens a file where it was left, or at its beginning if it is another one; `None` if there is none.
     pub(super) fn open(path: &Path, known: Option<&TranscriptEnd>) -> io::Result<Option<Self>> {
-        let mut file = match File::open(path) {
+        // To open something else may wait for ever.
+        let length = match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+            metadata => Some(metadata?).filter(Metadata::is_file).map(|metadata| metadata.len()),
         };
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Ok(None);
-        }
+        let Some(length) = length else { return Ok(None) };
+        let mut file = File::open(path)?;
         let at = match known {
-            Some(end) if end.at <= metadata.len() && hash_before(&mut file, end.at)? == end.hash => end.at,
+            Some(end) if end.at <= length && hash_before(&mut file, end.at)? == end.hash => end.at,
             _ => 0,
         };
         file.seek(SeekFrom::Start(at))?;
@@ -84,15 +83,18 @@ fn hash_before(file: &mut File, at: u64) -> io::Result<Hash> {
     Ok(Hash::of(&tail))
 }
 
-/// Whether the beginning of an answer stands near the end of a file.
-pub(super) fn ends_with(path: &Path, answer: &str) -> bool {
+/// Whether the beginning of an answer stands near the end of a file, behind what was captured before.
+pub(super) fn ends_with(path: &Path, answer: &str, captured: u64) -> bool {
     let start: String = answer.trim().chars().take(ANSWER_CHARS).collect();
-    let (Ok(wanted), Ok(mut file)) = (serde_json::to_string(&start), File::open(path)) else { return true };
+    let length = path.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len());
+    let (Some(length), Ok(wanted)) = (length, serde_json::to_string(&start)) else { return true };
+    let Ok(mut file) = File::open(path) else { return true };
     let wanted = wanted.trim_matches('"').as_bytes().to_vec();
     let mut tail = Vec::new();
-    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    // A file that was cut is read from its beginning.
+    let captured = if captured > length { 0 } else { captured };
     let read = file
-        .seek(SeekFrom::Start(length.saturating_sub(ANSWER_BYTES)))
+        .seek(SeekFrom::Start(length.saturating_sub(ANSWER_BYTES).max(captured)))
         .and_then(|_| file.take(ANSWER_BYTES).read_to_end(&mut tail));
     read.is_err() || wanted.is_empty() || memchr::memmem::find(&tail, &wanted).is_some()
 }
@@ -144,7 +146,7 @@ mod tests {
         while let Some((turns, _)) = reader.next_part().unwrap() {
             parts.push(turns.len());
         }
-        assert_eq!(parts, [1000, 1000, 500]);
+        assert_eq!(parts, [500; 5]);
     }
 
     #[test]
@@ -152,7 +154,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.jsonl");
         std::fs::write(&path, "{\"text\":\"It is \\\"done\\\".\\nAll of it\"}\n").unwrap();
-        assert!(ends_with(&path, "It is \"done\".\nAll of it"));
-        assert!(!ends_with(&path, "Something else"));
+        assert!(ends_with(&path, "It is \"done\".\nAll of it", 0));
+        assert!(!ends_with(&path, "Something else", 0));
+        assert!(!ends_with(&path, "It is \"done\".", path.metadata().unwrap().len()), "it was said before");
     }
 }

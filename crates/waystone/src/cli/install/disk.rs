@@ -29,13 +29,25 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<String>> {
     String::from_utf8(bytes).map(Some).map_err(|_| failed(path, "it is not UTF-8"))
 }
 
-/// Writes a file, with the mode of the one it takes the place of, or of `like`.
-pub(super) fn write(path: &Path, text: &str, like: Option<&Path>) -> anyhow::Result<()> {
-    replace(path, text, like).with_context(|| format!("cannot write {}", path.display()))
+/// Writes a file, with the mode of the one it takes the place of. Where it is a link, what it leads to is written.
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let target = if path.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) };
+    target
+        .map_err(anyhow::Error::from)
+        .and_then(|target| replace(&target, text, &target))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn replace(path: &Path, text: &str, like: Option<&Path>) -> anyhow::Result<()> {
-    let target = if path.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
+/// Writes a backup, with the mode of the file that it is of. A link of its name is none of ours: whoever made it chose what would be
+/// overwritten.
+pub(super) fn write_backup(path: &Path, text: &str, of: &Path) -> anyhow::Result<()> {
+    if path.is_symlink() {
+        return Err(failed(path, "it is a link, and the backup would be written to what it leads to"));
+    }
+    replace(path, text, of).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn replace(target: &Path, text: &str, like: &Path) -> anyhow::Result<()> {
     let folder = target.parent().context("it is in no directory")?;
     fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
@@ -43,12 +55,12 @@ fn replace(path: &Path, text: &str, like: Option<&Path>) -> anyhow::Result<()> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut new = builder.tempfile_in(folder)?;
-    if let Ok(old) = fs::metadata(like.unwrap_or(&target)) {
+    if let Ok(old) = fs::metadata(like) {
         new.as_file().set_permissions(old.permissions())?;
     }
     new.write_all(text.as_bytes())?;
     new.as_file().sync_all()?;
-    new.persist(&target)?;
+    new.persist(target)?;
     sync_folder(folder)
 }
 

@@ -10,7 +10,7 @@ pub(super) const NAME: &str = "waystone";
 /// Some editors begin files with it, and parsers do not know it.
 const MARK: char = '\u{feff}';
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Part {
     /// The server in JSON, in the object of this name.
     Server(&'static str),

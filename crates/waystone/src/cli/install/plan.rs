@@ -6,7 +6,7 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use super::client::File;
-use super::part::Program;
+use super::part::{Part, Program};
 use super::{disk, failed};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -72,13 +72,15 @@ impl Step {
         let wrong = |why: String| failed(&file.path, &why);
         let Some(found) = part.find(text).map_err(wrong)? else { return Ok(Self::unchanged(file, before)) };
         let old = disk::read(&disk::backup_of(&file.path))?;
-        let gives_present = |old: &str| part.find(old) == Ok(None) && part.add(old, &found).as_deref() == Ok(text);
+        // An entry of our name that someone wrote by hand comes back; a hook of ours is ours wherever it stands.
+        let may_come_back = |old: &str| part != Part::Hooks || part.find(old) == Ok(None);
+        let gives_present = |old: &str| may_come_back(old) && part.add(old, &found).as_deref() == Ok(text);
         let (action, after, backup) = match old {
             Some(old) if gives_present(&old) => (Action::Restored, Some(old), Backup::Remove),
             _ if gives_present("") => (Action::Removed, None, Backup::Leave),
             old => (Action::Changed, Some(part.remove(text, old.as_deref()).map_err(wrong)?), Backup::Leave),
         };
-        if !after.as_deref().is_none_or(|after| part.find(after) == Ok(None)) {
+        if action == Action::Changed && !after.as_deref().is_none_or(|after| part.find(after) == Ok(None)) {
             return Err(wrong("it cannot be taken out of it".to_owned()));
         }
         Ok(Self { file, action, before, after, backup })
@@ -114,11 +116,11 @@ impl Step {
         }
         let backup = disk::backup_of(path);
         if let (Backup::Write, Some(before)) = (self.backup, &self.before) {
-            disk::write(&backup, before, Some(path))?;
+            disk::write_backup(&backup, before, path)?;
         }
         match (&self.after, self.action) {
             (_, Action::Unchanged) => {}
-            (Some(after), _) => disk::write(path, after, None)?,
+            (Some(after), _) => disk::write(path, after)?,
             (None, _) => disk::remove(path)?,
         }
         if self.backup == Backup::Remove {
@@ -133,7 +135,6 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::part::Part;
     use super::*;
 
     #[test]

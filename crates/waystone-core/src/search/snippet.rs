@@ -1,0 +1,82 @@
+//! The line of a text that is shown beside a hit.
+
+use std::collections::HashSet;
+
+use super::{STOP_WORDS, runs};
+use crate::words::humps;
+
+/// As many characters are shown.
+const CHARS: usize = 240;
+/// No more of a text, of a line and of a query is looked at: for every hit all of it is gone through.
+const TEXT_BYTES: usize = 256 * 1024;
+const LINE_BYTES: usize = 16 * 1024;
+const WORDS_MAX: usize = 32;
+/// What counts of a long word: another form of it has the same beginning.
+const STEM_CHARS: usize = 6;
+
+/// The line of a text that has most of the words of a query, or else its first, cut to what can be shown.
+pub fn snippet(text: &str, query: &str) -> String {
+    let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
+    let words = runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str()));
+    let stems: HashSet<String> = words.map(|word| stem(&word).to_owned()).take(WORDS_MAX).collect();
+    let text = &text[..text.floor_char_boundary(TEXT_BYTES)];
+    let (mut best, mut most) = ("", 0);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let line = &line[..line.floor_char_boundary(LINE_BYTES)];
+        let found: HashSet<&str> = runs(line).flat_map(|run| found_in(run, &stems)).collect();
+        if best.is_empty() || found.len() > most {
+            (best, most) = (line, found.len());
+        }
+    }
+    let first = runs(best).find(|run| found_in(run, &stems).next().is_some());
+    let at = first.map_or(0, |run| run.as_ptr() as usize - best.as_ptr() as usize);
+    let (before, length) = (best[..at].chars().count(), best.chars().count());
+    let skip = if length <= CHARS { 0 } else { before.saturating_sub(CHARS / 3) };
+    let shown: String = best.chars().skip(skip).take(CHARS).collect();
+    let (head, tail) = (if skip > 0 { "…" } else { "" }, if length > skip + CHARS { "…" } else { "" });
+    format!("{head}{shown}{tail}")
+}
+
+/// Which of the stems a run of letters or a part of it begins with.
+fn found_in<'a>(run: &'a str, stems: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
+    [run].into_iter().chain(humps(run)).flat_map(move |part| {
+        let lower: String = part.chars().take(STEM_CHARS).collect::<String>().to_lowercase();
+        let ends: Vec<usize> = lower.char_indices().map(|(at, _)| at).skip(1).chain([lower.len()]).collect();
+        ends.into_iter().filter_map(move |end| stems.get(&lower[..end]).map(String::as_str)).collect::<Vec<_>>()
+    })
+}
+
+fn stem(word: &str) -> &str {
+    let plain = ["ing", "ed", "s"].iter().find_map(|end| word.strip_suffix(end)).filter(|rest| rest.len() > 2);
+    let word = plain.unwrap_or(word);
+    &word[..word.char_indices().map(|(at, _)| at).nth(STEM_CHARS).unwrap_or(word.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_is_the_line_with_most_of_the_words() {
+        let text = "first line\n\nthe ledger is here\n  cannot open the Ledger file: permissions\nlast";
+        let check = |query: &str, expected: &str| assert_eq!(snippet(text, query), expected, "{query}");
+        check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
+        check("ledger", "the ledger is here");
+        check("nothing of it", "first line");
+        assert_eq!(snippet("Exit code 1\n--- FAIL: TestRetry", "retry tests failing"), "--- FAIL: TestRetry");
+        check("", "first line");
+        assert_eq!(snippet("", "x"), "");
+        let long = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
+        let found = snippet(&long, "needle");
+        assert!(found.contains("needle") && found.starts_with('…') && found.ends_with('…'), "{found}");
+        assert_eq!(found.chars().count(), CHARS + 2);
+        assert_eq!(snippet("größe ÄÖÜ straße", "STRASSE größe"), "größe ÄÖÜ straße");
+    }
+
+    #[test]
+    fn a_long_query_and_a_long_text_are_looked_at_in_bounds() {
+        let query: String = (0..4000).map(|n| format!("w{n} ")).collect();
+        let text = format!("{}\nw7 stands here", "other words all the time ".repeat(40_000));
+        assert!(!snippet(&text, &query).is_empty());
+    }
+}
