@@ -18,6 +18,8 @@ const NONE: u32 = u32::MAX;
 /// What was made anew or removed is passed over, until there is more of it than of the rest, and this much.
 const LEFT_OVER_MAX: usize = 1000;
 
+/// So many are compared at once.
+const BLOCK: usize = 256;
 /// So many are scored in full by their words.
 const PROMISING: usize = 500;
 /// How the index itself scores words (BM25): how soon one more of the same counts no more, how much a long text counts less, and what a word
@@ -272,16 +274,24 @@ impl Corpus {
         let by_nearness = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0));
         // Most are farther than the hundredth so far, and are passed over at once.
         let (mut best, mut least): (Vec<(usize, f32)>, f32) = (Vec::new(), f32::NEG_INFINITY);
-        for (place, dot) in dots(&self.vectors, &wanted).into_iter().enumerate() {
-            let near = dot as f32 / (self.norms[place] * length).max(1.0);
-            if near < least || !allowed[place] {
+        for (first, allowed) in (0..).step_by(BLOCK).zip(allowed.chunks(BLOCK)) {
+            // What is put together is mostly moved together too.
+            if !allowed.contains(&true) {
                 continue;
             }
-            best.push((place, near));
-            if best.len() == 4 * (NEAREST + 1) {
-                best.select_nth_unstable_by(NEAREST, by_nearness);
-                best.truncate(NEAREST + 1);
-                least = best[NEAREST].1;
+            let block = first..first + allowed.len();
+            let dots = dots(&self.vectors[block.clone()], &wanted);
+            for ((place, dot), is_allowed) in block.zip(dots).zip(allowed) {
+                let near = dot as f32 / (self.norms[place] * length).max(1.0);
+                if near < least || !is_allowed {
+                    continue;
+                }
+                best.push((place, near));
+                if best.len() == 4 * (NEAREST + 1) {
+                    best.select_nth_unstable_by(NEAREST, by_nearness);
+                    best.truncate(NEAREST + 1);
+                    least = best[NEAREST].1;
+                }
             }
         }
         best.sort_by(by_nearness);
