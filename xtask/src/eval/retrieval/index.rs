@@ -1,5 +1,6 @@
 //! Search as the store does it, in steps that can be taken one without the other. What decides the order is the product's own code in
 //! `waystone-core`; what is written anew here are the steps of `waystone-store/src/sqlite/search.rs` and `search/corpus.rs` around it.
+//! The store scores only the most promising in full by their words; here all are, which differs in the third digit at most.
 
 use std::collections::HashMap;
 
