@@ -11,6 +11,7 @@ mod peer;
 mod process;
 mod reference;
 mod report;
+mod search;
 mod segment;
 mod session;
 mod trajectory;
@@ -27,9 +28,12 @@ pub(crate) struct Options {
     /// How often each operation is measured; everything else is scaled with it
     #[arg(long, default_value_t = ROUNDS)]
     rounds: usize,
-    /// Measure beside LangGraph's SqliteSaver too, in a Python environment of its own
+    /// Measure beside LangGraph's SqliteSaver and the official memory server too, each set up in an environment of its own
     #[arg(long)]
     peers: bool,
+    /// Measure only topics that have this in their name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
     /// Agent runs to grow sessions from, as JSON lines with `goal` and `messages`; without it they are made up
     #[arg(long, value_name = "FILE")]
     run: Option<PathBuf>,
@@ -61,7 +65,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let programs =
         Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 8] = [
+    let topics: [(&str, Topic); 9] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
@@ -70,16 +74,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("sessions that grow", session::measure),
         ("views", view::measure),
         ("segments", segment::measure),
+        ("search", search::measure),
     ];
-    for (name, measure) in topics {
+    let peers: [(&str, Topic); 2] = [
+        ("beside LangGraph's SqliteSaver, which is called in its own process", peer::measure),
+        ("search beside the official memory server", search::peer::measure),
+    ];
+    let peers = peers.into_iter().filter(|_| options.peers);
+    for (name, measure) in topics.into_iter().chain(peers).filter(|(name, _)| name.contains(&options.only)) {
         say(format_args!("measuring {name}"));
         report.section(name);
         measure(&programs, options, &mut report)?;
-    }
-    if options.peers {
-        say("measuring peers");
-        report.section("beside LangGraph's SqliteSaver, which is called in its own process");
-        peer::measure(&programs, options, &mut report)?;
     }
     report.print();
     Ok(())

@@ -1,10 +1,13 @@
-//! How well views and classes do on data: what survives of real agent runs, and which labelled keys get their class.
+//! How well views, classes and search do on data: what survives of real agent runs, which labelled keys get their class, and how often
+//! what answers a query is found.
 
 mod class;
 mod compression;
+mod retrieval;
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Subcommand;
 
 use crate::sh;
@@ -18,6 +21,11 @@ pub(crate) enum Eval {
     },
     /// How many labelled keys get the class that they should have, and how long 200 of them take
     Classes,
+    /// How often what answers a query is among the first that are found: by words, by meaning and by both
+    Retrieval {
+        /// Conversations as JSON lines with `segments` and `queries`
+        data: PathBuf,
+    },
 }
 
 pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
@@ -26,10 +34,18 @@ pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
             sh("cargo", &["build", "--release", "--package", "waystone"])?;
             compression::run(data)
         }
-        // What is timed runs in this process.
-        Eval::Classes if cfg!(debug_assertions) => {
-            sh("cargo", &["run", "--release", "--package", "xtask", "--", "eval", "classes"])
-        }
+        // What is timed, or takes long, runs in this process.
+        Eval::Classes if cfg!(debug_assertions) => in_release(&["classes"]),
         Eval::Classes => class::run(),
+        Eval::Retrieval { data } if cfg!(debug_assertions) => {
+            // The other process has another working directory.
+            let data = data.canonicalize().with_context(|| format!("{} cannot be read", data.display()))?;
+            in_release(&["retrieval", &data.to_string_lossy()])
+        }
+        Eval::Retrieval { data } => retrieval::run(data),
     }
+}
+
+fn in_release(arguments: &[&str]) -> anyhow::Result<()> {
+    sh("cargo", &[&["run", "--release", "--package", "xtask", "--", "eval"], arguments].concat())
 }

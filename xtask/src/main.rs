@@ -18,7 +18,7 @@ enum Task {
     Faults(faults::Fault),
     /// Measure beside references in the same run; prints its figures last
     Bench(bench::Options),
-    /// Look how well views and classes do on data; prints its figures last
+    /// Look how well views, classes and search do on data; prints its figures last
     #[command(subcommand)]
     Eval(eval::Eval),
     /// Write a golden data directory of the present format, once

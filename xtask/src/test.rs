@@ -1,11 +1,10 @@
 //! `cargo xtask test`: everything, from a fresh clone. What it needs besides the Rust toolchain, Python 3 and Node it puts
 //! under `target/tools/`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::tools::{python, set_up};
+use crate::tools::{node, python};
 use crate::{root, sh};
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -19,7 +18,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let binary = root().join("target/debug/waystone");
     let fixtures = root().join("target/debug/waystone-conformance");
-    let (python, modules) = (python("python", "tests/clients/requirements.txt")?, node_modules()?);
+    let (python, modules) =
+        (python("python", "tests/clients/requirements.txt")?, node("node", "tests/clients/package.json")?);
     client(&python, "mcp_client.py", &[&binary])?;
     client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
@@ -32,16 +32,4 @@ fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()
     let arguments: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
     let arguments: Vec<&str> = [script.as_str()].into_iter().chain(arguments.iter().map(AsRef::as_ref)).collect();
     sh(&python.to_string_lossy(), &arguments)
-}
-
-/// A folder with what `package.json` names.
-fn node_modules() -> anyhow::Result<PathBuf> {
-    let (tools, wanted) = (root().join("target/tools/node"), "tests/clients/package.json");
-    set_up(&tools, wanted, || {
-        fs::create_dir_all(&tools)?;
-        fs::copy(root().join(wanted), tools.join("package.json"))?;
-        let prefix = tools.to_string_lossy();
-        sh("npm", &["install", "--prefix", &prefix, "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"])
-    })?;
-    Ok(tools.join("node_modules"))
 }

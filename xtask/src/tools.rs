@@ -18,8 +18,20 @@ pub(crate) fn python(name: &str, wanted: &str) -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
+/// A folder with the packages that the file `wanted` names.
+pub(crate) fn node(name: &str, wanted: &str) -> anyhow::Result<PathBuf> {
+    let tools = root().join("target/tools").join(name);
+    set_up(&tools, wanted, || {
+        fs::create_dir_all(&tools)?;
+        fs::copy(root().join(wanted), tools.join("package.json"))?;
+        let prefix = tools.to_string_lossy();
+        sh("npm", &["install", "--prefix", &prefix, "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"])
+    })?;
+    Ok(tools.join("node_modules"))
+}
+
 /// Runs `install` unless it has run for the same list before.
-pub(crate) fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let wanted = fs::read_to_string(root().join(wanted)).with_context(|| format!("{wanted} cannot be read"))?;
     let stamp = tools.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {

@@ -61,6 +61,16 @@ pub struct Wanted {
     pub is_cut: bool,
 }
 
+impl Wanted {
+    /// Its words one by one.
+    pub fn each_word(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().flat_map(|words| words.split(OR))
+    }
+}
+
+/// It stands in no word, for those are in lower case.
+const OR: &str = " OR ";
+
 /// Reads a query. `frequency` says about how many texts have a word.
 pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
     let exact = exact_terms(query);
@@ -91,7 +101,7 @@ pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
 /// Only letters and digits are left of a query, so that nothing in it is taken for an operator.
 fn any_of(terms: &[String]) -> Option<String> {
     let quoted: Vec<String> = terms.iter().map(|term| format!("\"{term}\"")).collect();
-    (!quoted.is_empty()).then(|| quoted.join(" OR "))
+    (!quoted.is_empty()).then(|| quoted.join(OR))
 }
 
 /// Quoted phrases, and what has the form of a name or a path: `load_user`, `loadUser`, `src/main.rs`, `E0425`.
@@ -187,6 +197,8 @@ mod tests {
         check("What is the ledger?", r#""ledger""#, "");
         check("the", r#""the""#, "");
         check("common usual rare", r#""rare" OR "usual""#, "");
+        let each: Vec<String> = wanted("get_user() or HTTP", frequency).each_word().map(str::to_owned).collect();
+        assert_eq!(each, [r#""get user""#, r#""get""#, r#""http""#, r#""user""#]);
         assert!(wanted("common usual rare", frequency).is_cut && !wanted("usual rare", frequency).is_cut);
         check("common", r#""common""#, "");
         check("loadUser", r#""loaduser" OR "load" OR "user""#, r#""loaduser""#);

@@ -16,7 +16,7 @@ pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Repor
     let size = binary.metadata()?.len() as f64 / 1024.0 / 1024.0;
     report.note("binary", format_args!("{size:.1} MiB"));
     report.figure("start to first tools/list", starts(binary, options.scaled(40, 5))?, "15 ms");
-    let memory = idle_memory_kib(binary)? as f64 / 1000.0;
+    let memory = idle_memory_mb(binary)?;
     report.figure("memory when idle", format_args!("{memory:.1} MB resident"), "20 MB");
     Ok(())
 }
@@ -36,14 +36,19 @@ fn starts(binary: &Path, count: usize) -> anyhow::Result<Sample> {
     Ok(sample)
 }
 
-fn idle_memory_kib(binary: &Path) -> anyhow::Result<u64> {
+fn idle_memory_mb(binary: &Path) -> anyhow::Result<f64> {
     let directory = private_dir();
     let mut process = McpProcess::start(binary, directory.path())?;
     process.call("workflow_checkpoint_save", json!({ "sessionId": "s", "context": { "n": 1 } }))?.ok();
     process.call("workflow_checkpoint_load", json!({ "sessionId": "s" }))?.ok();
     std::thread::sleep(Duration::from_secs(2));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))?;
+    resident_mb(process.pid())
+}
+
+/// What a process has in memory.
+pub(super) fn resident_mb(pid: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let resident = resident.and_then(|line| line.split_whitespace().next()).context("no VmRSS in /proc")?;
-    Ok(resident.parse()?)
+    let kib = resident.and_then(|line| line.split_whitespace().next()).context("no VmRSS in /proc")?;
+    Ok(kib.parse::<f64>()? * 1024.0 / 1e6)
 }

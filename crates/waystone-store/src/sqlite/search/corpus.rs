@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, ToSql, params};
 use waystone_core::api::Tier;
 use waystone_core::meaning::{Frequencies, Piece, Vector, dots, norm, pieces};
-use waystone_core::search::{EXACT, NEAREST, wanted};
+use waystone_core::search::{EXACT, NEAREST, Wanted, wanted};
 
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::segment::tier_of;
@@ -17,6 +17,16 @@ use crate::sqlite::segment::tier_of;
 const NONE: u32 = u32::MAX;
 /// What was made anew or removed is passed over, until there is more of it than of the rest, and this much.
 const LEFT_OVER_MAX: usize = 1000;
+
+/// So many are compared at once.
+const BLOCK: usize = 256;
+/// So many are scored in full by their words.
+const PROMISING: usize = 500;
+/// How the index itself scores words (BM25): how soon one more of the same counts no more, how much a long text counts less, and what a word
+/// counts that most texts have.
+const SATURATION: f32 = 1.2;
+const LENGTH_SHARE: f32 = 0.75;
+const WEIGHT_MIN: f32 = 1e-6;
 
 /// In the order of their keys.
 #[derive(Default)]
@@ -29,6 +39,9 @@ pub(super) struct Corpus {
     pub(super) tiers: Vec<Tier>,
     vectors: Vec<Vector>,
     norms: Vec<f32>,
+    /// In pieces.
+    lengths: Vec<u16>,
+    lengths_sum: u64,
     /// The one before and after each in its task.
     before: Vec<u32>,
     after: Vec<u32>,
@@ -41,6 +54,31 @@ pub(super) struct ByWords {
     pub(super) places: Vec<(usize, f32)>,
     /// Not all texts with a word of the query were looked at.
     pub(super) is_cut: bool,
+}
+
+/// Finds places of keys that come in order.
+struct Places<'a> {
+    keys: &'a [i64],
+    /// Where the last one was found, or would be.
+    at: usize,
+}
+
+impl<'a> Places<'a> {
+    fn of(keys: &'a [i64]) -> Self {
+        Self { keys, at: 0 }
+    }
+
+    fn find(&mut self, key: i64) -> Option<usize> {
+        // Where keys have no gaps, it is as many places further as its key is larger. It cannot be beyond that.
+        let ahead = usize::try_from(key - self.keys.get(self.at)?).ok()?;
+        let last = self.at.saturating_add(ahead).min(self.keys.len() - 1);
+        if self.keys[last] == key {
+            self.at = last;
+            return Some(last);
+        }
+        self.at += self.keys[self.at..last].partition_point(|other| *other < key);
+        (self.keys[self.at] == key).then_some(self.at)
+    }
 }
 
 impl Corpus {
@@ -126,6 +164,9 @@ impl Corpus {
             *after = place;
         }
         let vector = self.frequencies.vector(pieces);
+        let length = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
+        self.lengths.push(length);
+        self.lengths_sum += u64::from(length);
         self.keys.push(key);
         self.tiers.push(tier);
         self.norms.push(norm(&vector));
@@ -151,15 +192,26 @@ impl Corpus {
 
     /// What has words of the query in `table`, with a score for each.
     pub(super) fn by_words(&self, db: &Connection, table: &str, query: &str, allowed: &[bool]) -> DbResult<ByWords> {
-        let wanted = wanted(query, |word| self.frequencies.of_word(word));
-        let mut scores: HashMap<usize, f32> = HashMap::new();
-        let sql = format!("SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?1");
+        let mut wanted = wanted(query, |word| self.frequencies.of_word(word));
+        let mut filter = "";
+        let mut promising = String::new();
+        if self.keys.len() > PROMISING {
+            let rough = self.by_words_roughly(db, table, &wanted, allowed)?;
+            wanted.is_cut |= rough.len() > PROMISING;
+            promising = self.keys_of_best(rough);
+            // The plus keeps the index from being asked for them one by one.
+            filter = "AND +rowid IN (SELECT value FROM json_each(?2))";
+        }
+        let sql = format!("SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?1 {filter} ORDER BY rowid");
         let mut statement = db.prepare_cached(&sql)?;
+        let mut scores: HashMap<usize, f32> = HashMap::new();
         for (terms, weight) in [(&wanted.words, 1.0), (&wanted.exact, EXACT)] {
             let Some(terms) = terms else { continue };
-            let mut rows = statement.query(params![terms])?;
+            let given: [&dyn ToSql; 2] = [terms, &promising];
+            let mut rows = statement.query(&given[..if filter.is_empty() { 1 } else { 2 }])?;
+            let mut places = Places::of(&self.keys);
             while let Some(row) = rows.next()? {
-                if let Ok(place) = self.keys.binary_search(&row.get(0)?)
+                if let Some(place) = places.find(row.get(0)?)
                     && allowed[place]
                 {
                     *scores.entry(place).or_default() += weight * row.get::<_, f64>(1)? as f32;
@@ -167,6 +219,49 @@ impl Corpus {
             }
         }
         Ok(ByWords { places: scores.into_iter().collect(), is_cut: wanted.is_cut })
+    }
+
+    /// The same, as if a text had each of its words once. How often it has them and how long it is takes the index most of its time, so
+    /// that is asked for those alone which score high here.
+    fn by_words_roughly(
+        &self,
+        db: &Connection,
+        table: &str,
+        wanted: &Wanted,
+        allowed: &[bool],
+    ) -> DbResult<Vec<(usize, f32)>> {
+        let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1 ORDER BY rowid");
+        let mut statement = db.prepare_cached(&sql)?;
+        let texts = self.keys.len() as f32;
+        let average = self.lengths_sum as f32 / texts;
+        let (mut scores, mut found) = (vec![0f32; self.keys.len()], Vec::new());
+        for word in wanted.each_word() {
+            let (mut having, mut places) = (Vec::new(), Places::of(&self.keys));
+            let mut rows = statement.query(params![word])?;
+            while let Some(row) = rows.next()? {
+                having.extend(places.find(row.get(0)?));
+            }
+            let count = having.len() as f32;
+            let weight = ((texts - count + 0.5) / (count + 0.5)).ln().max(WEIGHT_MIN);
+            for place in having.into_iter().filter(|place| allowed[*place]) {
+                if scores[place] == 0.0 {
+                    found.push(place);
+                }
+                let length = f32::from(self.lengths[place]) / average;
+                scores[place] += weight / (1.0 + SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length));
+            }
+        }
+        Ok(found.into_iter().map(|place| (place, scores[place])).collect())
+    }
+
+    /// As a JSON array.
+    fn keys_of_best(&self, mut scores: Vec<(usize, f32)>) -> String {
+        if scores.len() > PROMISING {
+            scores.select_nth_unstable_by(PROMISING, |a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+            scores.truncate(PROMISING);
+        }
+        let keys: Vec<String> = scores.into_iter().map(|(place, _)| self.keys[place].to_string()).collect();
+        format!("[{}]", keys.join(","))
     }
 
     /// The nearest, and one more, which says how near the others are.
@@ -179,20 +274,75 @@ impl Corpus {
         let by_nearness = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0));
         // Most are farther than the hundredth so far, and are passed over at once.
         let (mut best, mut least): (Vec<(usize, f32)>, f32) = (Vec::new(), f32::NEG_INFINITY);
-        for (place, dot) in dots(&self.vectors, &wanted).into_iter().enumerate() {
-            let near = dot as f32 / (self.norms[place] * length).max(1.0);
-            if near < least || !allowed[place] {
+        for (first, allowed) in (0..).step_by(BLOCK).zip(allowed.chunks(BLOCK)) {
+            // What is put together is mostly moved together too.
+            if !allowed.contains(&true) {
                 continue;
             }
-            best.push((place, near));
-            if best.len() == 4 * (NEAREST + 1) {
-                best.select_nth_unstable_by(NEAREST, by_nearness);
-                best.truncate(NEAREST + 1);
-                least = best[NEAREST].1;
+            let block = first..first + allowed.len();
+            let dots = dots(&self.vectors[block.clone()], &wanted);
+            for ((place, dot), is_allowed) in block.zip(dots).zip(allowed) {
+                let near = dot as f32 / (self.norms[place] * length).max(1.0);
+                if near < least || !is_allowed {
+                    continue;
+                }
+                best.push((place, near));
+                if best.len() == 4 * (NEAREST + 1) {
+                    best.select_nth_unstable_by(NEAREST, by_nearness);
+                    best.truncate(NEAREST + 1);
+                    least = best[NEAREST].1;
+                }
             }
         }
         best.sort_by(by_nearness);
         best.truncate(NEAREST + 1);
         best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::connection::open_empty;
+
+    #[test]
+    fn places_are_found_in_order_with_gaps_and_without() {
+        let check = |keys: &[i64], looked_for: &[i64], expected: &[Option<usize>]| {
+            let mut places = Places::of(keys);
+            let found: Vec<Option<usize>> = looked_for.iter().map(|key| places.find(*key)).collect();
+            assert_eq!(found, expected, "{looked_for:?} in {keys:?}");
+        };
+        check(&[5, 6, 7, 8], &[5, 7, 8], &[Some(0), Some(2), Some(3)]);
+        check(&[2, 3, 10, 11, 40], &[1, 3, 5, 11, 12, 40, 41], &[None, Some(1), None, Some(3), None, Some(4), None]);
+        check(&[7], &[1, 7, i64::MAX], &[None, Some(0), None]);
+        check(&[], &[1], &[None]);
+    }
+
+    #[test]
+    fn of_many_texts_the_best_are_scored_as_if_all_were() {
+        let db = open_empty().unwrap();
+        db.execute_batch("CREATE VIRTUAL TABLE word USING fts5(text, content = '', tokenize = 'porter unicode61')")
+            .unwrap();
+        let mut corpus = Corpus::default();
+        let texts: Vec<String> = (1..=4 * PROMISING)
+            .map(|n| {
+                format!("the ledger {} {}", if n % 3 == 0 { "balance" } else { "account" }, "filler ".repeat(n % 50))
+            })
+            .collect();
+        let all: Vec<Vec<Piece>> = texts.iter().map(|text| pieces(text)).collect();
+        all.iter().for_each(|pieces| corpus.frequencies.add(pieces));
+        for ((text, pieces), key) in texts.iter().zip(&all).zip(1i64..) {
+            db.execute("INSERT INTO word (rowid, text) VALUES (?1, ?2)", params![key, text]).unwrap();
+            corpus.add(key, 1, Tier::Stashed, pieces);
+        }
+        let found = corpus.by_words(&db, "word", "ledger balance", &vec![true; texts.len()]).unwrap();
+        assert!(found.is_cut && found.places.len() == PROMISING);
+        let sql =
+            "SELECT rowid - 1, -bm25(word) FROM word WHERE word MATCH 'ledger OR balance' ORDER BY 2 DESC LIMIT 20";
+        let mut statement = db.prepare(sql).unwrap();
+        let best = statement.query_map([], |row| Ok((row.get::<_, usize>(0)?, row.get::<_, f64>(1)? as f32))).unwrap();
+        for best in best.map(Result::unwrap) {
+            assert!(found.places.contains(&best), "{best:?}");
+        }
     }
 }
