@@ -59,6 +59,8 @@ pub struct Wanted {
     pub exact: Option<String>,
     /// Words that too many texts have were left out.
     pub is_cut: bool,
+    /// The rarest of those.
+    pub common: Option<String>,
 }
 
 impl Wanted {
@@ -83,19 +85,19 @@ pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
     let mut ranked: Vec<(u32, String)> = terms.into_iter().map(|term| (frequency(&term), term)).collect();
     ranked.sort();
     ranked.dedup();
-    let (mut taken, mut texts, mut is_cut) = (exact.clone(), 0, false);
+    let (mut taken, mut texts, mut is_cut, mut common) = (exact.clone(), 0, false, None);
     for (count, term) in ranked {
         if taken.contains(&term) {
             continue;
         }
         if !taken.is_empty() && texts + count > TEXTS_MAX {
-            is_cut = true;
+            (is_cut, common) = (true, any_of(&[term]));
             break;
         }
         texts += count;
         taken.push(term);
     }
-    Wanted { words: any_of(&taken), exact: any_of(&exact), is_cut }
+    Wanted { words: any_of(&taken), exact: any_of(&exact), is_cut, common }
 }
 
 /// Only letters and digits are left of a query, so that nothing in it is taken for an operator.
@@ -200,6 +202,7 @@ mod tests {
         let each: Vec<String> = wanted("get_user() or HTTP", frequency).each_word().map(str::to_owned).collect();
         assert_eq!(each, [r#""get user""#, r#""get""#, r#""http""#, r#""user""#]);
         assert!(wanted("common usual rare", frequency).is_cut && !wanted("usual rare", frequency).is_cut);
+        assert_eq!(wanted("common usual rare", frequency).common.as_deref(), Some(r#""common""#));
         check("common", r#""common""#, "");
         check("loadUser", r#""loaduser" OR "load" OR "user""#, r#""loaduser""#);
         check("get_user()", r#""get user" OR "get" OR "user""#, r#""get user""#);

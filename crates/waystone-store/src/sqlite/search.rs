@@ -46,7 +46,7 @@ struct Hits {
 fn look(db: &Connection, corpus: &Corpus, table: &str, query: &str, allowed: &[bool]) -> DbResult<Hits> {
     let words = corpus.by_words(db, table, query, allowed)?;
     let nearest = corpus.by_meaning(query, allowed);
-    let mut matched: HashSet<usize> = words.places.iter().map(|(place, _)| *place).collect();
+    let mut matched = words.matches;
     matched.extend(nearest.iter().filter(|(_, near)| *near > 0.0).take(NEAREST_COUNTED).map(|(place, _)| *place));
     let found = join(&words.places, &nearest, |place| corpus.beside(place));
     let keys = found.into_iter().filter(|found| allowed[found.place]);

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, Row, ToSql, params};
+use rusqlite::{CachedStatement, Connection, Row, ToSql, params, params_from_iter};
 use waystone_core::api::Tier;
 use waystone_core::meaning::{Frequencies, Piece, Vector, dots, norm, pieces};
 use waystone_core::search::{EXACT, NEAREST, Wanted, wanted};
@@ -51,7 +51,10 @@ pub(super) struct Corpus {
 
 /// What was found by its words.
 pub(super) struct ByWords {
+    /// The best, with a score for each.
     pub(super) places: Vec<(usize, f32)>,
+    /// All of them.
+    pub(super) matches: HashSet<usize>,
     /// Not all texts with a word of the query were looked at.
     pub(super) is_cut: bool,
 }
@@ -97,11 +100,11 @@ impl Corpus {
                 }
             }
         }
-        let new = db.prepare_cached(
+        let mut new = db.prepare_cached(
             "SELECT s.key, coalesce(s.task, 0), s.tier, i.pieces FROM segment AS s
              JOIN segment_index AS i ON i.segment = s.key WHERE s.project = ?1 AND s.key > ?2 ORDER BY s.key",
-        );
-        self.read_new(new?.query(params![project, self.last_key()])?, |row| {
+        )?;
+        self.read_new(&mut new, &[project, self.last_key()], |row| {
             Ok((row.get(0)?, row.get(1)?, tier_of(row.get_ref(2)?.as_str().unwrap_or_default())?))
         })?;
         self.followed_seq = self.followed_seq.max(newest);
@@ -116,8 +119,9 @@ impl Corpus {
         if self.keys.len() > 2 * count + LEFT_OVER_MAX {
             *self = Self { round: self.round, ..Self::default() };
         }
-        let new = db.prepare_cached("SELECT key, session, pieces FROM checkpoint_index WHERE key > ?1 ORDER BY key");
-        self.read_new(new?.query(params![self.last_key()])?, |row| Ok((row.get(0)?, row.get(1)?, Tier::Working)))
+        let mut new =
+            db.prepare_cached("SELECT key, session, pieces FROM checkpoint_index WHERE key > ?1 ORDER BY key")?;
+        self.read_new(&mut new, &[self.last_key()], |row| Ok((row.get(0)?, row.get(1)?, Tier::Working)))
     }
 
     /// Forgets what was made anew. Returns the number of the newest operation.
@@ -138,21 +142,23 @@ impl Corpus {
         self.keys.last().copied().unwrap_or(0)
     }
 
-    /// Adds texts: key, task and tier as `read` has them, and in the last column the pieces.
+    /// Adds texts: key, task and tier as `read` has them, and in the column of that name the pieces. They are read twice, since how rare
+    /// each piece is must be known before the first vector, and all of them together would take much memory.
     fn read_new(
         &mut self,
-        mut rows: rusqlite::Rows<'_>,
+        statement: &mut CachedStatement<'_>,
+        from: &[i64],
         read: impl Fn(&Row<'_>) -> DbResult<(i64, i64, Tier)>,
     ) -> DbResult<()> {
-        let mut new: Vec<((i64, i64, Tier), Vec<Piece>)> = Vec::new();
+        let mut rows = statement.query(params_from_iter(from))?;
         while let Some(row) = rows.next()? {
-            let bytes = row.get_ref("pieces")?.as_blob().map_err(|error| unreadable("a text's pieces", error))?;
-            let pieces = bytes.chunks_exact(2).map(|pair| Piece::from_le_bytes([pair[0], pair[1]])).collect();
-            new.push((read(row)?, pieces));
+            self.frequencies.add(&read_pieces(row)?);
         }
-        new.iter().for_each(|(_, pieces)| self.frequencies.add(pieces));
-        for ((key, task, tier), pieces) in new {
-            self.add(key, task, tier, &pieces);
+        drop(rows);
+        let mut rows = statement.query(params_from_iter(from))?;
+        while let Some(row) = rows.next()? {
+            let (key, task, tier) = read(row)?;
+            self.add(key, task, tier, &read_pieces(row)?);
         }
         Ok(())
     }
@@ -190,14 +196,26 @@ impl Corpus {
         self.keys.iter().map(|key| keys.contains(key)).collect()
     }
 
-    /// What has words of the query in `table`, with a score for each.
+    /// What has words of the query in `table`, with a score for each. Words that very many texts have are looked for only if nothing has
+    /// another one.
     pub(super) fn by_words(&self, db: &Connection, table: &str, query: &str, allowed: &[bool]) -> DbResult<ByWords> {
         let mut wanted = wanted(query, |word| self.frequencies.of_word(word));
-        let mut filter = "";
+        let found = self.by_wanted(db, table, &wanted, allowed)?;
+        match wanted.common.take() {
+            Some(common) if found.places.is_empty() => {
+                let only = Wanted { words: Some(common), is_cut: true, ..Wanted::default() };
+                self.by_wanted(db, table, &only, allowed)
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn by_wanted(&self, db: &Connection, table: &str, wanted: &Wanted, allowed: &[bool]) -> DbResult<ByWords> {
+        let (mut filter, mut matches) = ("", None);
         let mut promising = String::new();
         if self.keys.len() > PROMISING {
-            let rough = self.by_words_roughly(db, table, &wanted, allowed)?;
-            wanted.is_cut |= rough.len() > PROMISING;
+            let rough = self.by_words_roughly(db, table, wanted, allowed)?;
+            matches = Some(rough.iter().map(|(place, _)| *place).collect());
             promising = self.keys_of_best(rough);
             // The plus keeps the index from being asked for them one by one.
             filter = "AND +rowid IN (SELECT value FROM json_each(?2))";
@@ -218,7 +236,8 @@ impl Corpus {
                 }
             }
         }
-        Ok(ByWords { places: scores.into_iter().collect(), is_cut: wanted.is_cut })
+        let matches = matches.unwrap_or_else(|| scores.keys().copied().collect());
+        Ok(ByWords { places: scores.into_iter().collect(), matches, is_cut: wanted.is_cut })
     }
 
     /// The same, as if a text had each of its words once. How often it has them and how long it is takes the index most of its time, so
@@ -300,6 +319,11 @@ impl Corpus {
     }
 }
 
+fn read_pieces(row: &Row<'_>) -> DbResult<Vec<Piece>> {
+    let bytes = row.get_ref("pieces")?.as_blob().map_err(|error| unreadable("a text's pieces", error))?;
+    Ok(bytes.chunks_exact(2).map(|pair| Piece::from_le_bytes([pair[0], pair[1]])).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,25 +342,43 @@ mod tests {
         check(&[], &[1], &[None]);
     }
 
-    #[test]
-    fn of_many_texts_the_best_are_scored_as_if_all_were() {
+    /// Texts in an index, and as they are held in memory.
+    fn index(texts: &[String]) -> (Connection, Corpus) {
         let db = open_empty().unwrap();
         db.execute_batch("CREATE VIRTUAL TABLE word USING fts5(text, content = '', tokenize = 'porter unicode61')")
             .unwrap();
         let mut corpus = Corpus::default();
-        let texts: Vec<String> = (1..=4 * PROMISING)
-            .map(|n| {
-                format!("the ledger {} {}", if n % 3 == 0 { "balance" } else { "account" }, "filler ".repeat(n % 50))
-            })
-            .collect();
         let all: Vec<Vec<Piece>> = texts.iter().map(|text| pieces(text)).collect();
         all.iter().for_each(|pieces| corpus.frequencies.add(pieces));
         for ((text, pieces), key) in texts.iter().zip(&all).zip(1i64..) {
             db.execute("INSERT INTO word (rowid, text) VALUES (?1, ?2)", params![key, text]).unwrap();
             corpus.add(key, 1, Tier::Stashed, pieces);
         }
+        (db, corpus)
+    }
+
+    #[test]
+    fn common_words_are_looked_for_when_nothing_has_another_one() {
+        let texts: Vec<String> =
+            (0..5100).map(|n| format!("alpha {}", if n % 2 == 0 { "even" } else { "odd" })).collect();
+        let (db, corpus) = index(&texts);
+        let allowed = vec![true; texts.len()];
+        let found = |query: &str| corpus.by_words(&db, "word", query, &allowed).unwrap();
+        assert_eq!(found("alpha kangaroo").matches.len(), 5100);
+        assert!(found("alpha kangaroo").is_cut);
+        assert_eq!((found("alpha odd").matches.len(), found("odd").is_cut), (2550, false));
+        assert_eq!(found("kangaroo").matches.len(), 0);
+    }
+
+    #[test]
+    fn of_many_texts_the_best_are_scored_as_if_all_were() {
+        let text = |n: usize| {
+            format!("the ledger {} {}", if n % 3 == 0 { "balance" } else { "account" }, "filler ".repeat(n % 50))
+        };
+        let texts: Vec<String> = (1..=4 * PROMISING).map(text).collect();
+        let (db, corpus) = index(&texts);
         let found = corpus.by_words(&db, "word", "ledger balance", &vec![true; texts.len()]).unwrap();
-        assert!(found.is_cut && found.places.len() == PROMISING);
+        assert_eq!((found.matches.len(), found.places.len(), found.is_cut), (texts.len(), PROMISING, false));
         let sql =
             "SELECT rowid - 1, -bm25(word) FROM word WHERE word MATCH 'ledger OR balance' ORDER BY 2 DESC LIMIT 20";
         let mut statement = db.prepare(sql).unwrap();
