@@ -57,20 +57,21 @@ fn functions() -> anyhow::Result<String> {
 
 fn report(name: &str, text: &str) -> anyhow::Result<()> {
     let talks = text.lines().map(serde_json::from_str).collect::<Result<Vec<Talk>, _>>()?;
-    let mut scores: [Scores; 3] = Default::default();
+    let mut scores: [Scores; 4] = Default::default();
     for talk in &talks {
         search(talk, &mut scores)?;
     }
     let segments: usize = talks.iter().map(|talk| talk.segments.len()).sum();
     say(format_args!("{name}: {} queries, {segments} segments", scores[0].queries));
-    say("             R@1    R@5   R@10    MRR");
-    for (name, scores) in ["words", "meaning", "both"].iter().zip(&scores) {
-        say(format_args!("  {name:<8} {}", scores.shown()));
+    say("                            R@1    R@5   R@10    MRR");
+    let names = ["words alone", "words and neighbours", "meaning and neighbours", "both and neighbours"];
+    for (name, scores) in names.iter().zip(&scores) {
+        say(format_args!("  {name:<23} {}", scores.shown()));
     }
     Ok(())
 }
 
-fn search(talk: &Talk, scores: &mut [Scores; 3]) -> anyhow::Result<()> {
+fn search(talk: &Talk, scores: &mut [Scores; 4]) -> anyhow::Result<()> {
     let mut index = Index::new()?;
     let mut place_of: HashMap<&str, usize> = HashMap::new();
     for segment in &talk.segments {
@@ -82,7 +83,8 @@ fn search(talk: &Talk, scores: &mut [Scores; 3]) -> anyhow::Result<()> {
             query.relevant.iter().filter_map(|id| place_of.get(id.as_str()).copied()).collect();
         ensure!(!relevant.is_empty(), "nothing answers {:?}", query.text);
         let (words, nearest) = (index.by_words(&query.text)?, index.by_meaning(&query.text));
-        let found = [index.join(&words, &[]), index.join(&[], &nearest), index.join(&words, &nearest)];
+        let alone = |words: &[(usize, f32)]| waystone_core::search::join(words, &[], |_| [[None; 2]; 2]);
+        let found = [alone(&words), index.join(&words, &[]), index.join(&[], &nearest), index.join(&words, &nearest)];
         for (scores, found) in scores.iter_mut().zip(found) {
             scores.add(&found, &relevant);
         }
