@@ -116,6 +116,11 @@ impl Engine {
         self.volatile.iter().map(warn).collect()
     }
 
+    /// The project that is meant where none is named.
+    pub fn project(&self) -> &ProjectId {
+        &self.project
+    }
+
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

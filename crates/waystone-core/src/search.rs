@@ -14,6 +14,8 @@ pub use text::{searched, text_of_context};
 const WORDS: f32 = 0.8;
 /// What a segment gets of the best one beside it in its task, and of the best one after that.
 const NEIGHBOURS: [f32; 2] = [0.35, 0.25];
+/// What is not nearer in meaning, and has no word of the query, is not found.
+pub const NEAR: f32 = 0.35;
 /// So many are found by their meaning.
 pub const NEAREST: usize = 100;
 /// Words are taken, the rarest first, until so many texts have one.
@@ -151,7 +153,9 @@ pub fn join(
     let high = nearest.first().map_or(0.0, |(_, near)| *near);
     // With fewer than there could be, all that are near at all count.
     let low = nearest.get(NEAREST).map_or(0.0, |(_, near)| near.max(0.0));
-    for (place, near) in nearest.iter().filter(|(_, near)| *near > low) {
+    let has_words: HashSet<usize> = found.keys().copied().collect();
+    let is_near = |place: usize, near: f32| near > NEAR || near > 0.0 && has_words.contains(&place);
+    for (place, near) in nearest.iter().filter(|(place, near)| *near > low && is_near(*place, *near)) {
         let entry = found.entry(*place).or_insert_with(|| new(*place));
         entry.score += (1.0 - WORDS) * (near - low) / (high - low);
         entry.by_meaning = true;

@@ -25,6 +25,8 @@ pub struct Captured {
     /// What that program calls the session.
     pub session: SessionId,
     pub path: String,
+    /// The directory that the session works in.
+    pub place: String,
     pub turns: Vec<Turn>,
     /// How far the file was read.
     pub end: TranscriptEnd,

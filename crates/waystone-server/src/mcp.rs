@@ -48,8 +48,8 @@ const PROMISE: &str = "Waystone keeps your working context safe across restarts.
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
     workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
-    you have. What a view left out comes back with context_expand. Capture what you read or decide with context_put; what is stashed is \
-    found with context_search_stashed.";
+    you have. What a view left out comes back with context_expand. Capture what you read or decide with context_put; \
+    context_search_stashed finds what is stashed, and what is in the window with filters {\"tier\": \"working\"}.";
 /// What is said besides to who has all tools.
 const MORE_INSTRUCTIONS: &str = "Mark what must never be shortened with workflow_mark_critical. When context_analyze_usage warns, make \
     room with context_gc_analyze and context_gc_prune; context_undo takes any of it back.";
@@ -67,10 +67,12 @@ const CORE: [&str; 8] = [
 ];
 
 /// Arguments that these are not told of, though they are taken.
-const RARE: [&str; 10] = [
+const RARE: [&str; 12] = [
     "agentId",
     "contextRules",
     "expectedCheckpointId",
+    "force",
+    "full",
     "idempotencyKey",
     "line_range",
     "offset",
@@ -170,11 +172,12 @@ impl ServerHandler for Mcp {
         let warnings = self.engine.warnings();
         let promise =
             if warnings.is_empty() { PROMISE.to_owned() } else { format!("Warning: {}.", warnings.join("; ")) };
+        let project = format!("Your project here is `{}`.", self.engine.project());
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("waystone", env!("CARGO_PKG_VERSION")).with_title("Waystone"))
             .with_instructions(match self.set {
-                ToolSet::All => format!("{promise} {INSTRUCTIONS} {MORE_INSTRUCTIONS}"),
-                ToolSet::Core => format!("{promise} {INSTRUCTIONS}"),
+                ToolSet::All => format!("{promise} {INSTRUCTIONS} {MORE_INSTRUCTIONS} {project}"),
+                ToolSet::Core => format!("{promise} {INSTRUCTIONS} {project}"),
             })
     }
 

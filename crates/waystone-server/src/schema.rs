@@ -49,6 +49,9 @@ pub(crate) fn of_result<T: JsonSchema>() -> Map<String, Value> {
     Map::from_iter([("type".to_owned(), json!("object")), ("properties".to_owned(), properties.into())])
 }
 
+/// So many values of a member are named.
+const FEW: usize = 4;
+
 /// The names of what an object, or each item of a list, has. They say enough: what is not so is refused with a reason.
 fn members(schema: &mut Map<String, Value>) -> Option<String> {
     let holder = match schema.get_mut("items").and_then(Value::as_object_mut) {
@@ -57,7 +60,14 @@ fn members(schema: &mut Map<String, Value>) -> Option<String> {
     };
     let Some(Value::Object(properties)) = holder.remove("properties") else { return None };
     holder.remove("required");
-    Some(format!("{{{}}}", properties.keys().map(String::as_str).collect::<Vec<_>>().join(", ")))
+    let told = |(name, member): (&String, &Value)| match member.get("enum").and_then(Value::as_array) {
+        Some(values) if values.len() <= FEW => {
+            let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            format!("{name}: {}", values.join("|"))
+        }
+        _ => name.clone(),
+    };
+    Some(format!("{{{}}}", properties.iter().map(told).collect::<Vec<_>>().join(", ")))
 }
 
 /// Takes out of a schema what a model does not need in order to call right.

@@ -157,6 +157,11 @@ pub(crate) fn warn(warnings: &[String]) {
     }
 }
 
+/// Tells a person on standard error what was done on the way.
+fn note(what: &str) {
+    failure::say(AnsiColor::Green, "note", what);
+}
+
 pub(crate) async fn run(
     command: OnStore,
     engine: &Engine,

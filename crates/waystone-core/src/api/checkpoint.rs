@@ -225,7 +225,7 @@ pub struct DeletedCheckpoint {
     pub warnings: Vec<String>,
 }
 
-/// Finds checkpoints, newest first and without contexts. Filters narrow it down together.
+/// Finds checkpoints, newest first, without contexts; filters narrow it down.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListCheckpoints {
@@ -235,11 +235,11 @@ pub struct ListCheckpoints {
     /// Only of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words in name, tags or metadata; with content, a question. Every word must occur, and there may be 32; with `content` any may.
+    /// Words in name, tags or metadata. Every word must occur, and there may be 32; with `content` any may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
-    /// Ask the query of what sessions last saved. Best first, by words and by meaning, in each session's newest checkpoint; what was saved a moment
+    /// Ask it of what was saved instead. Best first, by words and by meaning, in each session's newest checkpoint; what was saved a moment
     /// ago is found a few seconds later. Without a query it has no effect.
     #[serde(default)]
     pub content: bool,
@@ -251,10 +251,10 @@ pub struct ListCheckpoints {
     pub workflow_id: Option<WorkflowId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
-    /// Saved since: a time, or how long ago, such as 24h.
+    /// A time, or such as 24h. Saved at or after, or no longer ago.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
-    /// Saved before.
+    /// Saved before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     #[serde(default = "ListCheckpoints::default_limit")]

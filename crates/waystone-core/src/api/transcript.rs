@@ -43,8 +43,11 @@ pub struct Digest {
     /// Which program's transcript it is from, and where that is.
     pub client: String,
     pub transcript: String,
+    /// The directory that was worked in.
+    pub place: String,
     pub turns: u64,
     pub last_request: Option<Quote>,
+    pub last_reply: Option<Quote>,
     pub goals: Vec<Quote>,
     pub open_tasks: Vec<OpenTask>,
     pub decisions: Vec<Quote>,

@@ -161,7 +161,8 @@ impl Engine {
             true => self.store.search_checkpoints(scope, &request, self.clock.now()).await?,
             false => self.store.list_checkpoints(scope, &request).await?,
         };
-        Ok(CheckpointPage { warnings: self.warnings(), ..page })
+        let warnings = self.warnings().into_iter().chain(page.warnings).collect();
+        Ok(CheckpointPage { warnings, ..page })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::segment::preview;
-use crate::api::{ListCheckpoints, SearchAll, SearchResults, SegmentFilters, Tier};
+use crate::api::{CheckpointPage, ListCheckpoints, SearchAll, SearchResults, SegmentFilters, Tier};
 use crate::clock::Since;
 use crate::error::Result;
 use crate::store::{Scope, SelectSegments, WhichTask};
@@ -16,7 +16,7 @@ impl Engine {
         let filters = SegmentFilters { tier: request.tier, created_after: since, ..SegmentFilters::default() };
         let (filters, tiers) = filters.resolve(now, &[Tier::Working, Tier::Stashed]);
         let select = SelectSegments {
-            first: self.project.clone(),
+            first: None,
             project: request.project_id.clone(),
             task: WhichTask::Any,
             tiers,
@@ -29,8 +29,8 @@ impl Engine {
             now,
         };
         let segments = self.store.search_segments(scope, select).await?.segments;
-        let checkpoints = match request.tier {
-            Some(_) => Vec::new(),
+        let found = match request.tier {
+            Some(_) => CheckpointPage::default(),
             None => {
                 let filter = ListCheckpoints {
                     query: Some(request.query.clone()),
@@ -40,10 +40,11 @@ impl Engine {
                     limit: request.limit,
                     ..ListCheckpoints::default()
                 };
-                self.store.search_checkpoints(scope, &filter, now).await?.checkpoints
+                self.store.search_checkpoints(scope, &filter, now).await?
             }
         };
-        Ok(SearchResults { query: request.query, segments, checkpoints, warnings: self.warnings() })
+        let warnings = self.warnings().into_iter().chain(found.warnings).collect();
+        Ok(SearchResults { query: request.query, segments, checkpoints: found.checkpoints, warnings })
     }
 
     /// Makes all that is kept for search anew. `progress` is told how many texts are done, and of how many. Returns how many there were.

@@ -193,7 +193,7 @@ impl Engine {
         request.check()?;
         let select = SelectSegments {
             project: Some(request.project_id.clone()),
-            first: request.project_id.clone(),
+            first: Some(request.project_id.clone()),
             task: match (&request.task_id, request.all_tasks) {
                 (Some(task), _) => WhichTask::Named(task.clone()),
                 (None, true) => WhichTask::Any,
@@ -229,7 +229,7 @@ impl Engine {
     ) -> Result<(Vec<Segment>, Option<NextCall>)> {
         let select = SelectSegments {
             project: Some(project.clone()),
-            first: project.clone(),
+            first: Some(project.clone()),
             task: task.cloned().map_or(WhichTask::Any, WhichTask::Named),
             tiers: &[Tier::Stashed],
             filters: SegmentFilters::default(),

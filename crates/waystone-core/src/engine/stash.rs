@@ -106,7 +106,7 @@ impl Engine {
         let now = self.clock.now();
         let (filters, tiers) = filters.resolve(now, &[Tier::Stashed]);
         let select = SelectSegments {
-            first: self.project.clone(),
+            first: Some(self.project.clone()),
             project,
             task: WhichTask::Any,
             tiers,

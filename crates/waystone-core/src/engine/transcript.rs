@@ -18,6 +18,7 @@ use crate::transcript::{Captured, Turn, guide};
 
 /// Checkpoints that were made of transcripts are known by it.
 const WORKFLOW: &str = "transcript";
+const DIGESTS_MAX: u32 = 50;
 const FIRST: &str = "first-of-transcript";
 /// So often it is tried to save what a conversation came to, when others do the same.
 const FOLDS_MAX: usize = 20;
@@ -33,7 +34,7 @@ impl Engine {
     /// Keeps the turns of a transcript that are new, outside of the window, and saves what the conversation has come to. Returns how many
     /// were new.
     pub async fn capture_transcript(&self, scope: &Scope, captured: Captured) -> Result<u64> {
-        let Captured { client, session, path, turns, end } = captured;
+        let Captured { client, session, path, place, turns, end } = captured;
         let (new, turns) = self.prepare_turns(&session, &path, turns, end).await?;
         let is_new = self.store.capture_turns(scope, Arc::new(new)).await?;
         let added: Vec<(Turn, SegmentId)> =
@@ -42,7 +43,7 @@ impl Engine {
             return Ok(0);
         }
         for _ in 0..FOLDS_MAX {
-            match self.save_digest(scope, client, &session, &path, &added).await {
+            match self.save_digest(scope, client, &session, (&path, &place), &added).await {
                 Err(Error::Conflict(Conflict::HeadMoved { .. } | Conflict::KeyReused(_))) => {}
                 saved => return saved.map(|()| added.len() as u64),
             }
@@ -56,7 +57,7 @@ impl Engine {
         scope: &Scope,
         client: &str,
         session: &SessionId,
-        path: &str,
+        (path, place): (&str, &str),
         added: &[(Turn, SegmentId)],
     ) -> Result<()> {
         let newest = ListCheckpoints { session_id: Some(session.clone()), limit: 1, ..ListCheckpoints::default() };
@@ -65,39 +66,47 @@ impl Engine {
             page => page?.checkpoints.pop().map(|head| head.checkpoint_id),
         };
         let mut digest = match head {
-            Some(_) => self.find_digest(scope, newest).await?.map(|(digest, _)| digest).unwrap_or_default(),
+            Some(_) => self.find_digest(scope, newest, |_| true).await?.map(|(digest, _)| digest).unwrap_or_default(),
             None => Digest::default(),
         };
-        (digest.client, digest.transcript) = (client.to_owned(), path.to_owned());
+        (digest.client, digest.transcript, digest.place) = (client.to_owned(), path.to_owned(), place.to_owned());
         digest.add(added);
         let Value::Object(context) = json!(digest) else { unreachable!("a digest is an object") };
         self.save_checkpoint(scope, checkpoint_of(session, client, context, head)?).await.map(drop)
     }
 
-    /// What a session that begins is told: of itself if it was captured before, else of the newest of the project. `None` when there is
-    /// nothing to tell.
-    pub async fn read_guide(&self, scope: &Scope, session: &SessionId) -> Result<Option<String>> {
+    /// What a session that begins is told: of itself if it was captured before, else of the newest of the project, and in the project of
+    /// all that has none of the newest in the same directory. `None` when there is nothing to tell.
+    pub async fn read_guide(&self, scope: &Scope, session: &SessionId, place: &str) -> Result<Option<String>> {
+        let is_ours = |digest: &Digest| self.project.as_str() != "default" || digest.place == place;
         let own = ListCheckpoints { session_id: Some(session.clone()), ..ListCheckpoints::default() };
         let last = ListCheckpoints { project_id: Some(self.project.clone()), ..ListCheckpoints::default() };
-        let found = match self.find_digest(scope, own).await {
-            Ok(None) | Err(Error::SessionNotFound(_)) => self.find_digest(scope, last).await?,
+        let found = match self.find_digest(scope, own, |_| true).await {
+            Ok(None) | Err(Error::SessionNotFound(_)) => self.find_digest(scope, last, is_ours).await?,
             own => own?,
         };
         let now = self.clock.now();
         Ok(found.map(|(digest, checkpoint)| guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at))))
     }
 
-    /// The newest of these checkpoints that was made of a transcript.
-    async fn find_digest(&self, scope: &Scope, among: ListCheckpoints) -> Result<Option<(Digest, Checkpoint)>> {
+    /// The newest of these checkpoints that was made of a transcript and `is_meant`. Only so many are looked at.
+    async fn find_digest(
+        &self,
+        scope: &Scope,
+        among: ListCheckpoints,
+        is_meant: impl Fn(&Digest) -> bool,
+    ) -> Result<Option<(Digest, Checkpoint)>> {
         let workflow_id = Some(WORKFLOW.parse().map_err(Error::broken)?);
-        let filter = ListCheckpoints { workflow_id, limit: 1, ..among };
-        let Some(newest) = self.store.list_checkpoints(scope, &filter).await?.checkpoints.pop() else {
-            return Ok(None);
-        };
-        let request = LoadCheckpoint { checkpoint_id: Some(newest.checkpoint_id), ..LoadCheckpoint::default() };
-        let loaded = self.load_checkpoint(scope, request).await?;
-        let context = Value::Object(parse_context(&loaded.context)?);
-        Ok(serde_json::from_value(context).ok().map(|digest| (digest, loaded.checkpoint)))
+        let filter = ListCheckpoints { workflow_id, limit: DIGESTS_MAX, ..among };
+        for newest in self.store.list_checkpoints(scope, &filter).await?.checkpoints {
+            let request = LoadCheckpoint { checkpoint_id: Some(newest.checkpoint_id), ..LoadCheckpoint::default() };
+            let loaded = self.load_checkpoint(scope, request).await?;
+            let context = Value::Object(parse_context(&loaded.context)?);
+            if let Some(digest) = serde_json::from_value(context).ok().filter(&is_meant) {
+                return Ok(Some((digest, loaded.checkpoint)));
+            }
+        }
+        Ok(None)
     }
 
     /// Turns as segments, with what they are searched by and about how many tokens they have.

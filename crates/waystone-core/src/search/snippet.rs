@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{STOP_WORDS, runs};
+use super::{STOP_WORDS, exact_terms, runs};
 use crate::words::humps;
 
 /// As many characters are shown.
@@ -19,13 +19,23 @@ pub fn snippet(text: &str, query: &str) -> String {
     let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
     let words = runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str()));
     let stems: HashSet<String> = words.map(|word| stem(&word).to_owned()).take(WORDS_MAX).collect();
+    let exact = exact_terms(query);
     let text = &text[..text.floor_char_boundary(TEXT_BYTES)];
     let (mut best, mut most) = ("", 0);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let line = &line[..line.floor_char_boundary(LINE_BYTES)];
         let found: HashSet<&str> = runs(line).flat_map(|run| found_in(run, &stems)).collect();
-        if best.is_empty() || found.len() > most {
-            (best, most) = (line, found.len());
+        let named = match exact.is_empty() || found.is_empty() {
+            true => 0,
+            false => {
+                let plain = format!(" {} ", runs(line).collect::<Vec<_>>().join(" ").to_lowercase());
+                exact.iter().filter(|term| plain.contains(&format!(" {term} "))).count()
+            }
+        };
+        // A line that says something is shown rather than a title, where none fits.
+        let worth = WORDS_MAX * named + 2 * found.len() + usize::from(line.split_whitespace().nth(2).is_some());
+        if best.is_empty() || worth > most {
+            (best, most) = (line, worth);
         }
     }
     let first = runs(best).find(|run| found_in(run, &stems).next().is_some());
@@ -62,9 +72,13 @@ mod tests {
         let check = |query: &str, expected: &str| assert_eq!(snippet(text, query), expected, "{query}");
         check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
         check("ledger", "the ledger is here");
-        check("nothing of it", "first line");
+        check("nothing of it", "the ledger is here");
         assert_eq!(snippet("Exit code 1\n--- FAIL: TestRetry", "retry tests failing"), "--- FAIL: TestRetry");
-        check("", "first line");
+        check("", "the ledger is here");
+        assert_eq!(
+            snippet("goal: ship invoice export\nnext: write export_invoice now", "export_invoice"),
+            "next: write export_invoice now"
+        );
         assert_eq!(snippet("", "x"), "");
         let long = format!("{} needle {}", "hay ".repeat(500), "straw ".repeat(500));
         let found = snippet(&long, "needle");

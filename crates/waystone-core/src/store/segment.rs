@@ -80,9 +80,9 @@ pub enum Put {
 /// Which segments to list.
 #[derive(Debug, Clone)]
 pub struct SelectSegments {
-    /// `None` for all projects, of which `first` comes first.
+    /// `None` for all projects, of which `first` comes first if it is given.
     pub project: Option<ProjectId>,
-    pub first: ProjectId,
+    pub first: Option<ProjectId>,
     pub task: WhichTask,
     pub tiers: &'static [Tier],
     pub filters: SegmentFilters,

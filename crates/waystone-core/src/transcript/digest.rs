@@ -39,7 +39,10 @@ impl Digest {
                     self.last_request = Some(quote(text, QUOTE_CHARS));
                     self.add_decisions(text, Speaker::User, &quote);
                 }
-                Said::Reply(text) => self.add_decisions(text, Speaker::Agent, &quote),
+                Said::Reply(text) => {
+                    self.last_reply = Some(quote(text, QUOTE_CHARS / 2));
+                    self.add_decisions(text, Speaker::Agent, &quote);
+                }
                 Said::Summary(_) => {}
                 Said::Call { id, tool, input } => {
                     self.open_calls.push(OpenCall { id: id.clone(), call: summary_of(tool, input) });
@@ -214,7 +217,10 @@ fn error_line(text: &str) -> &str {
 /// What a session that begins is told: statements, those that stand for more with where the whole of it is. `age` says how old it is.
 pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
     let (session, id) = (&checkpoint.session_id, &checkpoint.checkpoint_id);
-    let mut guide = format!("Waystone kept this of session {session}, {age} ago, {} turns.\n", digest.turns);
+    let mut guide = format!(
+        "Background that Waystone kept of session {session}, {age} ago, {} turns; it asks for nothing by itself.\n",
+        digest.turns
+    );
     let tail = format!(
         "All turns are kept: context_search_stashed finds them, context_expand returns what a handle (ws:…) stands for, \
          workflow_checkpoint_load {{\"checkpointId\": \"{id}\"}} returns this as data.\n"
@@ -227,7 +233,16 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
         let more = if end < last.text.len() { "…" } else { "" };
         parts.push(format!("Last request ({}): {}{more}\n", last.handle, &last.text[..end]));
     }
-    parts.extend(digest.goals.iter().map(|goal| format!("Goal ({}): {}\n", goal.handle, goal.text)));
+    parts.extend(digest.last_reply.as_ref().map(|last| format!("Last answer ({}): {}\n", last.handle, last.text)));
+    // What was said already is not said again.
+    let is_last = |said: &&Quote| digest.last_request.as_ref().is_some_and(|last| last.handle == said.handle);
+    parts.extend(
+        digest
+            .goals
+            .iter()
+            .filter(|goal| !is_last(goal))
+            .map(|goal| format!("Goal ({}): {}\n", goal.handle, goal.text)),
+    );
     parts.extend(digest.open_tasks.iter().map(|task| format!("Open task, {}: {}\n", task.status, task.text)));
     let newest_first = digest.unresolved_errors.iter().rev();
     parts.extend(
@@ -238,9 +253,10 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
         let files: Vec<&str> = digest.files_touched.iter().rev().map(String::as_str).collect();
         parts.push(format!("Files touched, the newest first: {}\n", cut(&files.join(", "), QUOTE_CHARS)));
     }
-    parts.extend(
-        digest.decisions.iter().rev().map(|said| format!("Decided or demanded ({}): {}\n", said.handle, said.text)),
-    );
+    let is_goal =
+        |said: &&Quote| digest.goals.iter().any(|goal| goal.handle == said.handle && goal.text.contains(&said.text));
+    let decisions = digest.decisions.iter().rev().filter(|said| !is_last(said) && !is_goal(said));
+    parts.extend(decisions.map(|said| format!("Decided or demanded ({}): {}\n", said.handle, said.text)));
     for part in parts {
         // Not all fits; what is left out is one call away.
         if guide.len() + part.len() <= room {

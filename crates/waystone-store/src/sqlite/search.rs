@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use waystone_core::api::{CheckpointPage, Hit, ListCheckpoints, Segment, SegmentFilters};
 use waystone_core::clock::Timestamp;
-use waystone_core::search::{Found, join, snippet, text_of_context};
+use waystone_core::search::{Found, NEAR, join, snippet, text_of_context};
 use waystone_core::store::{Scope, SegmentPage, SelectSegments};
 
 use super::checkpoint;
 use super::cursor;
 use super::error::DbResult;
-use super::segment::{FILTERS, bind, find_project, kept_projects, place_of, read_by_key};
+use super::segment::{FILTERS, bind, find_project, kept_projects, own_of, place_of, read_by_key};
 use corpus::Corpus;
 pub(crate) use upkeep::{begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, write_indexed};
 
@@ -47,7 +47,7 @@ fn look(db: &Connection, corpus: &Corpus, table: &str, query: &str, allowed: &[b
     let words = corpus.by_words(db, table, query, allowed)?;
     let nearest = corpus.by_meaning(query, allowed);
     let mut matched = words.matches;
-    matched.extend(nearest.iter().filter(|(_, near)| *near > 0.0).take(NEAREST_COUNTED).map(|(place, _)| *place));
+    matched.extend(nearest.iter().filter(|(_, near)| *near > NEAR).take(NEAREST_COUNTED).map(|(place, _)| *place));
     let found = join(&words.places, &nearest, |place| corpus.beside(place));
     let keys = found.into_iter().filter(|found| allowed[found.place]);
     let keys = keys.map(|found| (corpus.keys[found.place], found)).collect();
@@ -94,7 +94,7 @@ pub(crate) fn search_segments(
         Some(_) => usize::try_from(cursor::read(select.cursor.as_deref())?).unwrap_or(usize::MAX),
         None => 0,
     };
-    let own = find_project(db, scope, &select.first)?.map(|project| project.key);
+    let own = own_of(db, scope, select)?;
     let projects = match &select.project {
         Some(id) => find_project(db, scope, id)?.map(|project| project.key).into_iter().collect(),
         None => kept_projects(db, scope)?,
@@ -104,7 +104,8 @@ pub(crate) fn search_segments(
         let found = search_project(db, scope, corpora, select, project)?;
         page.total += found.matches;
         page.total_is_lower_bound |= found.is_cut;
-        hits.extend(found.keys.into_iter().map(|(key, found)| (Some(project) == own, key, found)));
+        // What is near in meaning alone is not worth more for being one's own.
+        hits.extend(found.keys.into_iter().map(|(key, found)| (Some(project) == own && found.by_words, key, found)));
     }
     hits.sort_by(|a, b| b.0.cmp(&a.0).then(b.2.score.total_cmp(&a.2.score)).then(b.1.cmp(&a.1)));
     let end = skip.saturating_add(select.limit as usize).min(hits.len());
@@ -141,6 +142,9 @@ pub(crate) fn search_checkpoints(
     let has_more = end < hits.keys.len();
     let next_cursor = has_more.then(|| cursor::write(end as i64));
     let mut page = CheckpointPage { total: hits.matches, has_more, next_cursor, ..CheckpointPage::default() };
+    let is_behind = upkeep::is_behind(db, scope.space)?;
+    page.warnings
+        .extend(is_behind.then(|| "what was saved a moment ago is found as it is in a few seconds".to_owned()));
     for (key, found) in hits.keys.get(skip..end).unwrap_or_default() {
         let Some(checkpoint) = indexed.get(key) else { continue };
         let (mut row, text) = checkpoint::find_with_text(db, *checkpoint)?;

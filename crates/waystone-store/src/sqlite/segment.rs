@@ -23,7 +23,7 @@ use super::error::{DbResult, unreadable};
 
 pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
-pub(crate) use list::{FILTERS, bind, list, place_of};
+pub(crate) use list::{FILTERS, bind, list, own_of, place_of};
 pub(crate) use purge::purge;
 pub(crate) use put::{IDS_TOLD_MAX, add, check_room, known, put};
 

@@ -156,11 +156,14 @@ pub(crate) async fn run(
     match command {
         Command::List(mut list) => {
             list.project = list.project.or(given);
-            let one_session = list.session.is_some();
+            let (one_session, is_search) = (list.session.is_some(), list.content);
             let page = engine.list_checkpoints(scope, list.into_request()).await?;
             out.print(&page, |page| {
                 if page.checkpoints.is_empty() {
                     return "No checkpoints match.".to_owned();
+                }
+                if is_search {
+                    return super::search::checkpoints(&page.checkpoints);
                 }
                 let header = ["SESSION", "CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
                 let first = usize::from(one_session);

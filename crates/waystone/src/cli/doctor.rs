@@ -52,7 +52,9 @@ pub(crate) async fn run(
         let bar = bar("indexing");
         let texts = engine.reindex(scope, |done, total| advance(&bar, done, total)).await?;
         bar.finish_and_clear();
-        super::warn(&[format!("{} indexed anew", count(texts, "text"))]);
+        if !out.json {
+            super::note(&format!("{} indexed anew", count(texts, "text")));
+        }
     }
     let bar = bar("comparing");
     let checkup = engine.check_copies(scope, |done, total| advance(&bar, done, total)).await?.with(before);

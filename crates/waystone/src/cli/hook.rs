@@ -91,15 +91,17 @@ pub(crate) fn log(error: &anyhow::Error) {
 
 pub(crate) async fn run(hook: Hook, engine: &Engine, scope: &Scope) -> anyhow::Result<()> {
     let (event, input) = (hook.event, hook.input.map_err(anyhow::Error::msg)?);
+    ensure!(!input.session_id.is_empty(), "the client did not say which session it is");
     let client = client_of(&input);
     let session: SessionId = format!("{client}-{}", input.session_id).parse().map_err(anyhow::Error::msg)?;
+    let place = std::env::current_dir()?.to_string_lossy().into_owned();
     if event == Event::SessionStart {
-        let guide = engine.read_guide(scope, &session).await?.unwrap_or_default();
+        let guide = engine.read_guide(scope, &session, &place).await?.unwrap_or_default();
         return Ok(std::io::stdout().write_all(guide.as_bytes())?);
     }
     if let Some(path) = input.transcript_path.as_deref() {
-        let count =
-            capture(engine, scope, client, &session, &expand(path), input.last_assistant_message.as_deref()).await?;
+        let (path, answer) = (expand(path), input.last_assistant_message.as_deref());
+        let count = capture(engine, scope, client, &session, (&path, &place), answer).await?;
         tracing::info!(client, count, "turns were captured");
     }
     Ok(())
@@ -134,7 +136,7 @@ async fn capture(
     scope: &Scope,
     client: &'static str,
     session: &SessionId,
-    path: &Path,
+    (path, place): (&Path, &str),
     answer: Option<&str>,
 ) -> anyhow::Result<u64> {
     let name = path.to_string_lossy().into_owned();
@@ -143,10 +145,14 @@ async fn capture(
         wait_for(path, answer, known.as_ref().map_or(0, |end| end.at)).await;
     }
     // At the beginning of a session there may be none yet.
-    let Some(mut reader) = Reader::open(path, known.as_ref())? else { return Ok(0) };
+    let Some(mut reader) = Reader::open(path, known.as_ref())? else {
+        tracing::warn!(path = name, "there is no such transcript");
+        return Ok(0);
+    };
     let mut count = 0;
     while let Some((turns, end)) = reader.next_part()? {
-        let part = Captured { client, session: session.clone(), path: name.clone(), turns, end };
+        let part =
+            Captured { client, session: session.clone(), path: name.clone(), place: place.to_owned(), turns, end };
         count += engine.capture_transcript(scope, part).await?;
     }
     Ok(count)

@@ -50,25 +50,33 @@ pub(crate) async fn run(
 }
 
 fn show(found: &SearchResults) -> String {
-    let segment = |segment: &Segment| row(segment.segment_id.to_string(), segment.tier.as_str(), segment.hit.as_ref());
+    let segment = |segment: &Segment| {
+        let place = format!("{}, {}", short(segment.project_id.as_str()), segment.tier.as_str());
+        row(segment.segment_id.to_string(), &place, segment.hit.as_ref())
+    };
+    let mut parts = Vec::new();
+    if !found.segments.is_empty() {
+        parts.push(table(&["SEGMENT", "PROJECT", "SCORE", "BY", "AGE", "TEXT"], found.segments.iter().map(segment)));
+    }
+    if !found.checkpoints.is_empty() {
+        parts.push(checkpoints(&found.checkpoints));
+    }
+    if parts.is_empty() {
+        return "Nothing was found.".to_owned();
+    }
+    parts.push("`waystone segment show` and `waystone checkpoint show` print one whole.\n".to_owned());
+    parts.join("\n")
+}
+
+/// Checkpoints that a search found.
+pub(super) fn checkpoints(found: &[Checkpoint]) -> String {
     let checkpoint = |saved: &Checkpoint| {
         let name = saved.metadata.name().unwrap_or_default();
         let session =
             if name.is_empty() { saved.session_id.to_string() } else { format!("{} ({name})", saved.session_id) };
         row(saved.checkpoint_id.to_string(), &short(&session), saved.hit.as_ref())
     };
-    let mut parts = Vec::new();
-    if !found.segments.is_empty() {
-        parts.push(table(&["SEGMENT", "TIER", "SCORE", "BY", "AGE", "TEXT"], found.segments.iter().map(segment)));
-    }
-    if !found.checkpoints.is_empty() {
-        let rows = found.checkpoints.iter().map(checkpoint);
-        parts.push(table(&["CHECKPOINT", "SESSION", "SCORE", "BY", "AGE", "TEXT"], rows));
-    }
-    if parts.is_empty() {
-        return "Nothing was found.".to_owned();
-    }
-    parts.join("\n")
+    table(&["CHECKPOINT", "SESSION", "SCORE", "BY", "AGE", "TEXT"], found.iter().map(checkpoint))
 }
 
 fn row(id: String, place: &str, hit: Option<&Hit>) -> Vec<String> {

@@ -216,6 +216,9 @@ fn a_session_that_begins_is_told_what_the_last_one_came_to() {
         assert!(decisions.contains("public API") && decisions.contains("We decided to"), "{decisions}");
 
         let other = json!({ "session_id": "s-2", "cwd": agent.folder.path(), "source": "startup" });
+        let elsewhere = private_dir();
+        let stranger = json!({ "session_id": "s-3", "cwd": elsewhere.path(), "source": "startup" });
+        assert_eq!(told(&agent, &stranger), "", "outside of repositories a directory is told of itself alone");
         for guide in [agent.run("session-start"), told(&agent, &other)] {
             let expected =
                 ["Fix TestRetry now", "Port the retry", open, "client/retry.go", "--- FAIL", "We decided", &agent.task];

@@ -166,6 +166,7 @@ async fn what_was_captured_with_an_estimate_of_its_tokens_is_counted_later() {
         client: "claude-code",
         session: "s".parse().unwrap(),
         path: "t.jsonl".to_owned(),
+        place: String::new(),
         turns: (0..250).map(turn).collect(),
         end: TranscriptEnd { at: 1, hash: Hash::of(b"x") },
     };

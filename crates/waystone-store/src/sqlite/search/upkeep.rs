@@ -145,6 +145,16 @@ pub(crate) fn make_anew(db: &Connection) -> DbResult<u64> {
     Ok(db.query_row("SELECT 1 + count(*) FROM segment WHERE key > ?1", params![last], |row| row.get(0))?)
 }
 
+/// Whether a session was saved that is not indexed as it is.
+pub(super) fn is_behind(db: &Connection, space: i64) -> rusqlite::Result<bool> {
+    db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM checkpoint_index WHERE stale = 1)
+             OR EXISTS (SELECT 1 FROM operation AS o JOIN search_index AS i ON i.space = o.space
+                        WHERE o.space = ?1 AND o.seq > i.followed_seq AND o.kind = 'checkpoint.saved')",
+    )?
+    .query_row(params![space], |row| row.get(0))
+}
+
 pub(super) fn count_segments(db: &Connection) -> rusqlite::Result<u64> {
     db.query_row("SELECT count(*) FROM segment", [], |row| row.get(0))
 }

@@ -62,7 +62,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> D
     // With all projects the own one comes first: its numbers are raised above all others.
     let own = match &place.project {
         Some(_) => None,
-        None => find_project(db, scope, &select.first)?.map(|project| project.key),
+        None => own_of(db, scope, select)?,
     };
     let mut page = read_page(db, scope, select, &place, own)?;
     (page.total, page.tokens) = count(db, scope, select, &place)?;
@@ -73,6 +73,12 @@ pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> D
         (None, None) => None,
     };
     Ok(page)
+}
+
+/// The project that comes before all others.
+pub(crate) fn own_of(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<Option<i64>> {
+    let Some(id) = &select.first else { return Ok(None) };
+    Ok(find_project(db, scope, id)?.map(|project| project.key))
 }
 
 fn find_place(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<Option<Place>> {

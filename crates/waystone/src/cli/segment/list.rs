@@ -97,6 +97,7 @@ pub(super) fn segments(list: &[Segment], full: bool) -> String {
     }
     let row = |segment: &Segment| {
         let first = segment.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let first = segment.hit.as_ref().map_or(first, |hit| hit.snippet.as_str());
         let place = if segment.pinned {
             format!("{} (pinned)", segment.tier.as_str())
         } else {
