@@ -373,7 +373,11 @@ mod tests {
     #[test]
     fn of_many_texts_the_best_are_scored_as_if_all_were() {
         let text = |n: usize| {
-            format!("the ledger {} {}", if n % 3 == 0 { "balance" } else { "account" }, "filler ".repeat(n % 50))
+            format!(
+                "the ledger {} {}",
+                if n.is_multiple_of(3) { "balance" } else { "account" },
+                "filler ".repeat(n % 50)
+            )
         };
         let texts: Vec<String> = (1..=4 * PROMISING).map(text).collect();
         let (db, corpus) = index(&texts);
