@@ -1,10 +1,12 @@
 //! Long fault runs. Their quick forms are tests.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Subcommand;
+use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
 use waystone_testkit::fault::{corrupt, errno, full, repair, segment};
@@ -12,6 +14,9 @@ use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
 use crate::{say, sh};
+
+/// In so many parts the longest run is divided.
+const PARTS: usize = 4;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Fault {
@@ -149,15 +154,25 @@ fn print_repair(report: &repair::Report) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What each kind of damage came to. They have nothing in common, so they run side by side, the longest in several parts.
 async fn corrupt(databases: usize) -> anyhow::Result<()> {
-    let reports = [
-        ("a file of 1 KB, each byte", corrupt::mirrors(1000, 1).await),
-        ("a file of 64 KB, each 8 bytes", corrupt::mirrors(64_000, 8).await),
-        ("a file of 1 MB, each 64 bytes", corrupt::mirrors(1_000_000, 64).await),
-        ("files exchanged", corrupt::swapped().await),
-        ("rows", corrupt::rows(50).await),
-        ("databases", corrupt::databases(databases).await),
-    ];
+    let mut jobs: JoinSet<(&str, corrupt::Report)> = JoinSet::new();
+    jobs.spawn(async { ("a file of 1 KB, each byte", corrupt::mirrors(1000, 1, (0, 1)).await) });
+    jobs.spawn(async { ("a file of 64 KB, each 8 bytes", corrupt::mirrors(64_000, 8, (0, 1)).await) });
+    for part in 0..PARTS {
+        let job = corrupt::mirrors(1_000_000, 64, (part, PARTS));
+        jobs.spawn(async { ("a file of 1 MB, each 64 bytes", job.await) });
+    }
+    jobs.spawn(async { ("files exchanged", corrupt::swapped().await) });
+    jobs.spawn(async { ("rows", corrupt::rows(50).await) });
+    jobs.spawn(async move { ("databases", corrupt::databases(databases).await) });
+    let mut reports: BTreeMap<&str, corrupt::Report> = BTreeMap::new();
+    while let Some(done) = jobs.join_next().await {
+        let (what, report) = done?;
+        say(format_args!("done: {what}, {} cases; {} runs are left", report.cases, jobs.len()));
+        let before = reports.remove(what).unwrap_or_default();
+        reports.insert(what, before.and(report));
+    }
     say("");
     let mut is_sound = true;
     for (what, report) in reports {

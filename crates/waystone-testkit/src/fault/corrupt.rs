@@ -21,6 +21,16 @@ pub struct Report {
     pub unhealed: Vec<String>,
 }
 
+impl Report {
+    /// With what came of another part.
+    pub fn and(mut self, other: Self) -> Self {
+        self.cases += other.cases;
+        self.unnoticed.extend(other.unnoticed);
+        self.unhealed.extend(other.unhealed);
+        self
+    }
+}
+
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { private_dir_in(memory) } else { private_dir() }
@@ -46,12 +56,12 @@ async fn one_file(bytes: usize) -> (Harness, PathBuf) {
 }
 
 /// Damages a mirror file of about `bytes` bytes in every range of `step` bytes, in turn: in three ways, or, where ranges are long,
-/// in one of the three.
-pub async fn mirrors(bytes: usize, step: usize) -> Report {
+/// in one of the three. Of `parts` runs side by side each takes its share of the ranges.
+pub async fn mirrors(bytes: usize, step: usize, (part, parts): (usize, usize)) -> Report {
     let (h, path) = one_file(bytes).await;
     let whole = fs::read(&path).unwrap();
     let mut report = Report::default();
-    for (turn, at) in (0..whole.len()).step_by(step).enumerate() {
+    for (turn, at) in (0..whole.len()).step_by(step).enumerate().filter(|(turn, _)| turn % parts == part) {
         let end = (at + step).min(whole.len());
         let mut flipped = whole.clone();
         flipped[at..end].iter_mut().for_each(|byte| *byte ^= 1 << (at % 8));

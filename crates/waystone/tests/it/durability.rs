@@ -81,7 +81,7 @@ fn assert_healed(report: &corrupt::Report, cases_min: usize) {
 
 #[tokio::test]
 async fn every_byte_of_a_file_that_is_damaged_is_noticed_and_healed() {
-    assert_healed(&corrupt::mirrors(1000, 4).await, 700);
+    assert_healed(&corrupt::mirrors(1000, 4, (0, 1)).await, 700);
     assert_healed(&corrupt::swapped().await, 20);
 }
 
