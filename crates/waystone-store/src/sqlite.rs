@@ -52,6 +52,7 @@ use crate::OpenError;
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
+use connection::open_reader;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
 use error::file_error;
@@ -180,7 +181,10 @@ impl Store for Sqlite {
     }
 
     async fn check_database(&self, _: &Scope) -> Result<Option<Finding>> {
-        self.readers.read(doctor::check_database).await
+        // Not with a connection that has searched before: the check would compare what that one remembers of the index of words with what
+        // others have made of it since, and call it damage.
+        let path = self.directory.database();
+        self.readers.read(move |_| doctor::check_database(&open_reader(&path)?)).await
     }
 
     async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
