@@ -14,6 +14,7 @@ mod handle;
 mod mark;
 mod metadata;
 mod operation;
+mod retention;
 mod search;
 mod segment;
 mod session;
@@ -40,6 +41,7 @@ pub use handle::{ExpandHandle, ExpandedHandle};
 pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
 pub use metadata::Metadata;
 pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
+pub use retention::{CleanUp, Cleaned, CleanedUp, Deletion, RestoredCheckpoint};
 pub use search::{Hit, SearchAll, SearchResults};
 pub use segment::{
     Generation, ListSegments, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentError, SegmentType,

@@ -7,6 +7,7 @@ mod garbage;
 mod handle;
 mod mark;
 mod operation;
+mod retention;
 mod search;
 mod segment;
 mod session;
@@ -23,8 +24,10 @@ use crate::api::ContextRule;
 use crate::clock::{Clock, Timestamp};
 use crate::id::ProjectId;
 use crate::recent::Recent;
-use crate::store::SharedStore;
+use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// How long what was deleted is kept before it is removed.
 pub const GRACE_DAYS: i64 = 7;
@@ -44,11 +47,54 @@ pub struct Limits {
     pub total_bytes_max: u64,
     /// How many tokens the window of a model holds, unless a request says so.
     pub window_tokens: u64,
+    /// Days without a save or load after which a session is deleted; 0 keeps it.
+    pub retention_days: u64,
 }
 
 impl Limits {
+    /// From here on a reply warns of a limit, and the store as a whole is cleaned up above the second and down to the third.
+    pub const WARNED_PERCENT: u64 = 80;
+    pub const RELIEVED_PERCENT: u64 = 90;
+    pub const RELIEVED_TO_PERCENT: u64 = 85;
+
     /// What a request may have around a context.
     pub const ENVELOPE_BYTES_MAX: u64 = 1024 * 1024;
+
+    /// A session that was last used before this moment is deleted.
+    pub fn idle_since(&self, now: Timestamp) -> Timestamp {
+        let days = i64::try_from(self.retention_days).ok().filter(|days| *days > 0);
+        Timestamp::from_ms(days.map_or(i64::MIN, |days| now.ms() - days * DAY_MS))
+    }
+
+    /// What a client should know of limits that something comes near to: a checkpoint, its session, and all that is kept.
+    pub(crate) fn nearly_reached(&self, checkpoint: u64, used: Used) -> Vec<String> {
+        let warn = |what: &str, used: u64, max: u64, setting: &str, outcome: &str| {
+            let percent = used.saturating_mul(100) / max.max(1);
+            (percent >= Self::WARNED_PERCENT)
+                .then(|| format!("{what} {percent} % of what {setting} allows ({used} of {max} bytes); {outcome}"))
+        };
+        let early = "at 90 % what was deleted is removed before its time, then sessions that were not used for longest";
+        [
+            warn(
+                "the checkpoint has",
+                checkpoint,
+                self.checkpoint_bytes_max,
+                "WAYSTONE_MAX_CHECKPOINT_BYTES",
+                "a larger one is refused",
+            ),
+            warn(
+                "the session has",
+                used.session,
+                self.session_bytes_max,
+                "WAYSTONE_MAX_SESSION_BYTES",
+                "then nothing more is saved in it",
+            ),
+            warn("the store has", used.total, self.total_bytes_max, "WAYSTONE_MAX_TOTAL_BYTES", early),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
 
     /// The most bytes of a request, or of a file with a context, that are read.
     pub fn request_bytes_max(&self) -> u64 {
@@ -66,6 +112,7 @@ impl Default for Limits {
             session_bytes_max: 1024 * MIB,
             total_bytes_max: 10 * 1024 * MIB,
             window_tokens: 1_000_000,
+            retention_days: 30,
         }
     }
 }
@@ -127,7 +174,7 @@ impl Engine {
 
     /// Until when something that is deleted now is kept.
     fn kept_until(&self, deleted: Timestamp) -> Timestamp {
-        Timestamp::from_ms(deleted.ms() + GRACE_DAYS * 24 * 60 * 60 * 1000)
+        Timestamp::from_ms(deleted.ms() + GRACE_DAYS * DAY_MS)
     }
 
     /// Writes what is pending and lets go of the store. The last call to an engine.

@@ -19,6 +19,7 @@ pub mod meaning;
 pub mod offload;
 pub mod pack;
 mod recent;
+pub mod retention;
 pub mod score;
 pub mod search;
 pub mod store;

@@ -1,5 +1,6 @@
 //! The boundary to where things are kept.
 
+mod retention;
 mod segment;
 mod transcript;
 
@@ -25,6 +26,7 @@ pub use segment::{
     WhichSnapshot, WhichTask,
 };
 
+pub use retention::RetentionStore;
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
@@ -123,12 +125,22 @@ pub enum Added {
         checkpoint: Checkpoint,
         /// How many older ones were archived to make room.
         pruned: u64,
+        used: Used,
     },
     /// The session's newest checkpoint, which holds the same context.
     Unchanged(Checkpoint),
     /// Nothing was added: it is a change, but there are no bytes, or they are a delta against a checkpoint that is not in the
     /// group it would join.
     BytesWanted,
+}
+
+/// How much is kept, in bytes as stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Of the session.
+    pub session: u64,
+    /// Of all.
+    pub total: u64,
 }
 
 /// Which checkpoint to load.
@@ -169,7 +181,7 @@ pub struct CheckedGroup {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: SegmentStore + TranscriptStore {
+pub trait Store: SegmentStore + TranscriptStore + RetentionStore {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

@@ -14,6 +14,7 @@ mod mcp;
 mod openapi;
 mod operation;
 mod reply;
+mod retention;
 mod route;
 mod search;
 mod segment;
@@ -56,6 +57,7 @@ fn routes() -> Vec<Route> {
     routes.extend(garbage::routes());
     routes.extend(task::routes());
     routes.extend(operation::routes());
+    routes.extend(retention::routes());
     routes.extend(event::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());

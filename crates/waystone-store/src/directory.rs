@@ -79,6 +79,16 @@ impl DataDirectory {
         self.root.join(CONTEXTS)
     }
 
+    /// Room that is set aside for when there is none.
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
+    /// Where it stands what was removed for good.
+    pub(crate) fn tombstones(&self) -> PathBuf {
+        self.contexts().join(".deleted")
+    }
+
     /// Where damaged files are kept that were set aside at that time.
     pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
         let time: String = at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect();

@@ -42,10 +42,12 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             warn("tokens could not be counted", upkeep.count_tokens(is_over));
         }
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
+        warn("no room could be made in a store that is nearly full", upkeep.relieve());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
-            && warn("deleted segments could not be removed", upkeep.purge())
+            && warn("what was deleted could not be removed", upkeep.purge())
         {
+            warn("no room could be set aside", upkeep.keep_reserve());
             expired_at = Some(Instant::now());
         }
     }

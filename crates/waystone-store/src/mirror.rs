@@ -8,6 +8,7 @@
 mod columns;
 mod file;
 mod name;
+pub(crate) mod tombstone;
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use waystone_core::canon::Hash;
 use waystone_core::pack::{compress, decompress};
 
 pub(crate) use columns::{Columns, hex, unhex};
-pub(crate) use file::{keep_aside, list_files, read_file, replace};
+pub(crate) use file::{keep_aside, list_files, read_file, remove, replace};
 pub(crate) use name::path_of;
 
 const FORMAT: u32 = 1;

@@ -86,6 +86,19 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     }
 }
 
+/// How large the disk is where `path` is. Not known on Windows.
+pub(crate) fn disk_bytes(path: &Path) -> io::Result<u64> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(path)?;
+        Ok(disk.f_blocks.saturating_mul(disk.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        path.metadata().map(|_| u64::MAX)
+    }
+}
+
 /// The kind of network file system that `path` is on, if it is on one.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(path: &Path) -> io::Result<Option<&'static str>> {

@@ -20,6 +20,7 @@ mod mirror;
 mod operation;
 mod reader;
 mod rebuild;
+mod retention;
 mod search;
 mod segment;
 mod session;
@@ -36,26 +37,29 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use tokio::sync::watch;
-use waystone_core::Result;
 use waystone_core::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
     Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
+use waystone_core::error::Unavailable;
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, NewContext, Scope, Store, StoredCheckpoint, Wanted};
+use waystone_core::{Error, Limits, Result};
 
 use crate::OpenError;
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
+use crate::platform::free_bytes;
 use connection::open_reader;
 pub(crate) use damage::why_unusable;
 use doctor::Diagnosis;
-use error::file_error;
+use error::{DbResult, file_error};
 use event::EventWatch;
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
@@ -64,9 +68,14 @@ pub(crate) use rebuild::import_files;
 use search::Corpora;
 use writer::Writer;
 
+/// From this size on a write is not begun without room for it.
+const LARGE_BYTES: u64 = 1024 * 1024;
+
 /// A store in a data directory. Dropping or closing it lets go of the directory.
 pub struct Sqlite {
     directory: DataDirectory,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
     readers: Arc<Readers>,
     writer: Writer,
     corpora: Arc<Corpora>,
@@ -77,8 +86,9 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store in `root`, making the directory and the schema when they are missing.
-    pub fn open(root: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
+    /// decides what goes; the others come in with each call.
+    pub fn open(root: &Path, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
         let directory = DataDirectory::prepare(root)?;
         let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
         let presence = Presence::enter(
@@ -89,10 +99,10 @@ impl Sqlite {
         )?;
         let readers = Arc::new(Readers::new(directory.database()));
         let writer = Writer::start(&directory)?;
-        let upkeep = Upkeep::new(directory.clone(), clock)?;
+        let upkeep = Upkeep::new(directory.clone(), Arc::clone(&clock), limits.clone())?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self { directory, readers, writer, corpora: Arc::default(), events, held })
+        Ok(Self { directory, clock, limits: limits.clone(), readers, writer, corpora: Arc::default(), events, held })
     }
 
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
@@ -124,6 +134,29 @@ impl Sqlite {
         Ok(turn.map_err(|error| file_error(self.directory.root(), &io::Error::other(error)))??)
     }
 
+    /// Writes, and when the disk is full once more after room was made. For what is large there must be room before it is tried.
+    async fn write_with_room<T: Send + 'static>(
+        &self,
+        size: u64,
+        work: impl Fn(&Connection) -> DbResult<T> + Clone + Send + 'static,
+    ) -> Result<T> {
+        // In the log, in the database, and in its file.
+        let needed = 3 * size;
+        let has_room = || size < LARGE_BYTES || free_bytes(self.directory.root()).map_or(true, |free| free > needed);
+        let full = || {
+            let message = format!("storage: {size} bytes are to be written and the disk is nearly full");
+            Error::StorageUnavailable { reason: Unavailable::Full, message }
+        };
+        let first = if has_room() { self.writer.write(work.clone()).await } else { Err(full()) };
+        match first {
+            Err(Error::StorageUnavailable { reason: Unavailable::Full, .. }) => {
+                let freed = self.keep_house(move |upkeep| upkeep.free_disk(needed)).await;
+                if freed.is_ok() && has_room() { self.writer.write(work).await } else { first }
+            }
+            done => done,
+        }
+    }
+
     /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the files
     /// must not bring it back. The group stays dirty; housekeeping writes it once more and records that.
     async fn mirror_deletion(&self, group: Option<i64>, at: Timestamp) -> Result<()> {
@@ -138,7 +171,8 @@ impl Sqlite {
 impl Store for Sqlite {
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added> {
         let (scope_inside, at) = (scope.clone(), new.at);
-        let added = self.writer.write(move |db| checkpoint::add(db, &scope_inside, &new)).await?;
+        let size = new.packed.as_ref().map_or(0, |packed| packed.bytes.len() as u64);
+        let added = self.write_with_room(size, move |db| checkpoint::add(db, &scope_inside, &new)).await?;
         if let Added::Unchanged(head) = &added {
             let (scope, id) = (scope.clone(), head.checkpoint_id.clone());
             self.writer.note(move |db| checkpoint::record_use(db, &scope, &id, at).map(drop));

@@ -1,5 +1,6 @@
 //! Stores that fail on purpose.
 
+mod retention;
 mod unsaved;
 
 use std::future::poll_fn;
@@ -23,7 +24,7 @@ use waystone_core::pack::Packed;
 use waystone_core::store::{
     Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
     NewTurns, Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store,
-    StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Wanted, WhichSnapshot, WhichTask,
+    StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted, WhichSnapshot, WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -91,11 +92,15 @@ impl Store for FaultyStore {
                 tokio::time::sleep(delay).await;
                 inner.add_checkpoint(&scope, later).await
             });
-            return Ok(Added::New { checkpoint: unsaved::checkpoint(new), pruned: 0 });
+            return Ok(Added::New { checkpoint: unsaved::checkpoint(new), pruned: 0, used: Used::default() });
         }
         if let Fault::AcknowledgeFailed = self.fault {
             let added = self.inner.add_checkpoint(scope, new.clone()).await;
-            return Ok(added.unwrap_or_else(|_| Added::New { checkpoint: unsaved::checkpoint(new), pruned: 0 }));
+            return Ok(added.unwrap_or_else(|_| Added::New {
+                checkpoint: unsaved::checkpoint(new),
+                pruned: 0,
+                used: Used::default(),
+            }));
         }
         let added = self.counted(self.inner.add_checkpoint(scope, new)).await?;
         self.step()?;
@@ -406,7 +411,7 @@ impl SegmentStore for FaultyStore {
 pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let data_dir = std::env::var("WAYSTONE_DATA_DIR")?;
     let clock = Arc::new(ManualClock::unique());
-    let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone())?), fault);
+    let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone(), &Limits::default())?), fault);
     let limits = Limits { checkpoints_max: 1_000_000, ..Limits::default() };
     let engine = Engine::new(Arc::new(store), clock, limits, "default".parse()?);
     Mcp::new(engine.clone(), "faulty", ToolSet::All).serve_stdio(std::future::pending()).await?;

@@ -97,7 +97,7 @@ async fn change_some(h: &Harness) {
     let view = json!({ "context": { "notes": "one line\n".repeat(500) }, "targetTokens": 50 });
     h.engine.compress_context(&h.scope, serde_json::from_value(view).unwrap()).await.unwrap();
     let deleted = h.save("golden-1", json!({ "step": "not wanted" })).await.checkpoint_id;
-    h.engine.delete_checkpoint(&h.scope, &deleted).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &deleted, Default::default()).await.unwrap();
     change_segments(h).await;
 }
 

@@ -204,7 +204,7 @@ pub fn context_of(loaded: &LoadedCheckpoint) -> Value {
 }
 
 fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {
-    let store = Sqlite::open(path, clock.clone()).unwrap();
+    let store = Sqlite::open(path, clock.clone(), limits).unwrap();
     let store = Arc::new(FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps))));
     let engine = Engine::new(store.clone(), clock.clone(), limits.clone(), "project".parse().unwrap());
     (engine, store)

@@ -11,6 +11,7 @@ pub(crate) mod hook;
 mod install;
 mod operation;
 mod render;
+mod retention;
 mod search;
 mod segment;
 mod serve;
@@ -88,6 +89,11 @@ pub(crate) enum OnStore {
     Expand(handle::Expand),
     /// Capture transcripts, run by clients as `install` sets them up
     Hook(hook::Hook),
+    /// Delete what is old: sessions not used for a while, or checkpoints by age and number
+    #[command(
+        after_help = "A session's newest checkpoint and those with a name, a tag or a branch are kept. What is deleted can be restored for 7 days."
+    )]
+    Cleanup(retention::CleanUpArguments),
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
@@ -181,6 +187,7 @@ pub(crate) async fn run(
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Hook(hook) => hook::run(hook, engine, scope).await,
+        OnStore::Cleanup(arguments) => retention::run(arguments, engine, scope, &out).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }
@@ -190,10 +197,10 @@ pub(crate) async fn run(
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use waystone_core::api::{
-        AnalyzeGarbage, AnalyzeUsage, CompressContext, CreateSnapshot, ExpandHandle, ListCheckpoints, ListSegments,
-        ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext, PruneSegments, PutSegments,
-        RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask,
-        StashSegments, UndoOperation, UpdateSession,
+        AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle,
+        ListCheckpoints, ListSegments, ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext,
+        PruneSegments, PutSegments, RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed,
+        SegmentFilters, SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -240,6 +247,9 @@ mod tests {
         check::<ExpandHandle>(&["expand"], &[]);
         check::<ListCheckpoints>(&["checkpoint list"], &filters);
         check::<ListSessions>(&["session list"], &filters);
+        check::<CleanUp>(&["cleanup"], &[]);
+        check::<Deletion>(&["session delete"], &[]);
+        check::<Deletion>(&["checkpoint delete"], &[]);
         check::<UpdateSession>(&["session rename", "session tag"], &[]);
         // A person puts texts; messages are what a program has.
         let put = [("project_id", "project"), ("text", "texts"), ("messages", "texts"), ("tags", "tag")];

@@ -59,11 +59,11 @@ impl Opened {
 /// goes with the process; a person is told at once.
 fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
     let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
-    match Sqlite::open(&settings.data_dir, clock.clone()) {
+    match Sqlite::open(&settings.data_dir, clock.clone(), &settings.limits) {
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
         Err(error @ OpenError::Unusable { .. }) if is_server => {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
-            let store = Sqlite::open(directory.path(), clock.clone())?;
+            let store = Sqlite::open(directory.path(), clock.clone(), &settings.limits)?;
             Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })
         }
         Err(error) => Err(error.into()),

@@ -59,7 +59,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 14] = [
+pub(crate) const SETTINGS: [Setting; 15] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -115,6 +115,14 @@ pub(crate) const SETTINGS: [Setting; 14] = [
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().total_bytes_max),
         about: "Most bytes of all that is kept, as stored",
+    },
+    Setting {
+        key: "retentionDays",
+        variable: "WAYSTONE_RETENTION_DAYS",
+        aliases: &[],
+        kind: Kind::Number(0, 36_500),
+        default: || json!(Limits::default().retention_days),
+        about: "Days without a save or load after which a session is deleted; 0 keeps all",
     },
     Setting {
         key: "tokenLimit",
@@ -241,6 +249,7 @@ impl Settings {
             session_bytes_max: number("maxSessionBytes"),
             total_bytes_max: number("maxTotalBytes"),
             window_tokens: number("tokenLimit"),
+            retention_days: number("retentionDays"),
         };
         let layer::Merged { values, origins } = merged;
         Ok(Self { data_dir, project, limits, user: variables.user(), warnings: variables.unknown(), values, origins })

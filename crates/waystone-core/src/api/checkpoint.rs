@@ -218,8 +218,9 @@ impl LoadedCheckpoint {
 pub struct DeletedCheckpoint {
     pub checkpoint_id: CheckpointId,
     pub session_id: SessionId,
-    /// Until then it is kept, and loads by its id.
-    pub kept_until: Timestamp,
+    /// Until then it is kept, and loads by its id; left out when it was removed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<Timestamp>,
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -47,6 +47,9 @@ pub struct ListSessions {
     /// Only sessions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
+    /// Those that were deleted and can be restored, instead of those that are there.
+    #[serde(default)]
+    pub deleted: bool,
     /// How many to return, 1 to 1000.
     #[serde(default = "ListSessions::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
@@ -102,8 +105,9 @@ pub struct DeletedSession {
     pub session_id: SessionId,
     /// How many checkpoints went with it.
     pub checkpoint_count: u64,
-    /// Until then it is kept.
-    pub kept_until: Timestamp,
+    /// Until then it is kept; left out when it was removed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<Timestamp>,
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -127,6 +131,6 @@ pub struct SessionPage {
 /// The first page of everything.
 impl Default for ListSessions {
     fn default() -> Self {
-        Self { project_id: None, limit: Self::default_limit(), cursor: None }
+        Self { project_id: None, deleted: false, limit: Self::default_limit(), cursor: None }
     }
 }

@@ -13,9 +13,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::Engine;
+use super::retention::OUT_OF_REACH;
 use crate::api::{
-    CheckpointPage, ContextRule, DeletedCheckpoint, ListCheckpoints, Metadata, NextCall, SaveCheckpoint, SaveStatus,
-    SavedCheckpoint,
+    CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, SaveCheckpoint,
+    SaveStatus, SavedCheckpoint,
 };
 use crate::canon::{Hash, hash_object};
 use crate::clock::Since;
@@ -52,7 +53,7 @@ impl Engine {
             new.packed = Some(offload_unless(is_small, move || engine.pack_context(text.get(), None)).await??);
         };
         let (mut saved, warnings) = match added {
-            Added::New { checkpoint, pruned } => {
+            Added::New { checkpoint, pruned, used } => {
                 // A retry gets the first answer, whose text may have been another one with the same meaning.
                 if let Some(packed) = new.packed.as_ref().filter(|_| checkpoint.checkpoint_id == new.id) {
                     let (id, raw_hash) = (new.id.clone(), packed.raw_hash);
@@ -60,7 +61,9 @@ impl Engine {
                     self.recent.keep(scope.space, &checkpoint.session_id, known);
                 }
                 let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
-                (SavedCheckpoint::of(checkpoint, status), archived_for_room(pruned, new.checkpoints_max))
+                let mut warnings = archived_for_room(pruned, new.checkpoints_max);
+                warnings.extend(self.limits.nearly_reached(checkpoint.size_bytes, used));
+                (SavedCheckpoint::of(checkpoint, status), warnings)
             }
             Added::Unchanged(head) => (SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged), dropped_by_skip(&new)),
             Added::BytesWanted => unreachable!("the loop goes on with bytes"),
@@ -141,16 +144,30 @@ impl Engine {
         self.clock.new_id().parse().map_err(|error: String| Error::broken(error))
     }
 
-    /// Hides a checkpoint; it is kept for a while and loads by its id.
-    pub async fn delete_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<DeletedCheckpoint> {
+    /// Hides a checkpoint; it is kept for a while and loads by its id, or it is removed for good.
+    pub async fn delete_checkpoint(
+        &self,
+        scope: &Scope,
+        id: &CheckpointId,
+        how: Deletion,
+    ) -> Result<DeletedCheckpoint> {
         let now = self.clock.now();
-        let deleted = self.store.archive_checkpoint(scope, id, now).await?;
-        Ok(DeletedCheckpoint {
+        let deleted = match self.store.archive_checkpoint(scope, id, now).await {
+            // What was deleted before can still be removed.
+            Err(Error::CheckpointNotFound(_)) if how.purge => self.find_checkpoint(scope, id).await?,
+            archived => archived?,
+        };
+        let mut deleted = DeletedCheckpoint {
             checkpoint_id: deleted.checkpoint_id,
             session_id: deleted.session_id,
-            kept_until: self.kept_until(now),
+            kept_until: (!how.purge).then(|| self.kept_until(now)),
             warnings: self.warnings(),
-        })
+        };
+        if how.purge {
+            self.store.purge_checkpoint(scope, id, now).await?;
+            deleted.warnings.push(OUT_OF_REACH.to_owned());
+        }
+        Ok(deleted)
     }
 
     pub async fn list_checkpoints(&self, scope: &Scope, request: ListCheckpoints) -> Result<CheckpointPage> {

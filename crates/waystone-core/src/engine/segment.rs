@@ -15,7 +15,7 @@ use crate::meaning;
 use crate::offload::{offload, offload_unless};
 use crate::score;
 use crate::search::searched;
-use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, WhichTask};
+use crate::store::{Facts, NewSegment, NewSegments, Put, Scope, SegmentPage, SelectSegments, Used, WhichTask};
 use crate::tokens;
 
 /// How many stashed segments are looked at for those most worth having back, and how many are shown.
@@ -43,6 +43,7 @@ pub(super) struct Outcome {
     tokens_added: u64,
     elsewhere: u64,
     operation: Option<i64>,
+    total_bytes: u64,
 }
 
 impl Engine {
@@ -70,6 +71,7 @@ impl Engine {
             let count = put.elsewhere;
             format!("{count} of the texts were known and stay where they are: stashed, or in another task")
         }));
+        warnings.extend(self.limits.nearly_reached(0, Used { session: 0, total: put.total_bytes }));
         Ok(PutReply {
             touched,
             segment_ids: put.ids,
@@ -134,8 +136,8 @@ impl Engine {
         });
         loop {
             match self.store.put_segments(scope, Arc::clone(&new)).await? {
-                Put::Done { ids, added, tokens_added, elsewhere, operation } => {
-                    return Ok(Outcome { ids, added, tokens_added, elsewhere, operation });
+                Put::Done { ids, added, tokens_added, elsewhere, operation, total_bytes } => {
+                    return Ok(Outcome { ids, added, tokens_added, elsewhere, operation, total_bytes });
                 }
                 Put::TokensWanted => {
                     let all = Arc::make_mut(&mut new);

@@ -1,8 +1,9 @@
 //! Sessions: what checkpoints belong to.
 
 use super::Engine;
-use crate::api::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
-use crate::error::Result;
+use super::retention::OUT_OF_REACH;
+use crate::api::{DeletedSession, Deletion, ListSessions, Session, SessionPage, UpdateSession};
+use crate::error::{Error, Result};
 use crate::id::SessionId;
 use crate::store::Scope;
 
@@ -25,15 +26,24 @@ impl Engine {
         Ok(Session { warnings: self.warnings(), ..session })
     }
 
-    /// Hides a session with all its checkpoints; it is kept for a while.
-    pub async fn delete_session(&self, scope: &Scope, id: &SessionId) -> Result<DeletedSession> {
+    /// Hides a session with all its checkpoints; it is kept for a while, or removed for good.
+    pub async fn delete_session(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<DeletedSession> {
         let now = self.clock.now();
-        let deleted = self.store.archive_session(scope, id, now).await?;
-        Ok(DeletedSession {
-            session_id: deleted.id,
-            checkpoint_count: deleted.checkpoint_count,
-            kept_until: self.kept_until(now),
+        let mut deleted = DeletedSession {
+            session_id: id.clone(),
+            checkpoint_count: 0,
+            kept_until: (!how.purge).then(|| self.kept_until(now)),
             warnings: self.warnings(),
-        })
+        };
+        match self.store.archive_session(scope, id, now).await {
+            // What was deleted before can still be removed.
+            Err(Error::SessionNotFound(_)) if how.purge => {}
+            archived => deleted.checkpoint_count = archived?.checkpoint_count,
+        }
+        if how.purge {
+            deleted.checkpoint_count = self.store.purge_session(scope, id, now).await?;
+            deleted.warnings.push(OUT_OF_REACH.to_owned());
+        }
+        Ok(deleted)
     }
 }

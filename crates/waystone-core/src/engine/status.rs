@@ -3,11 +3,13 @@
 use super::Engine;
 use crate::api::Status;
 use crate::error::Result;
-use crate::store::Scope;
+use crate::store::{Scope, Used};
 
 impl Engine {
     pub async fn status(&self, scope: &Scope) -> Result<Status> {
         let status = self.store.status(scope).await?;
-        Ok(Status { warnings: self.warnings(), ..status })
+        let used = Used { session: 0, total: status.total_size_bytes };
+        let warnings = self.warnings().into_iter().chain(self.limits.nearly_reached(0, used)).collect();
+        Ok(Status { warnings, ..status })
     }
 }

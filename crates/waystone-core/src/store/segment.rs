@@ -72,6 +72,8 @@ pub enum Put {
         /// How many that were known are not where the others are: stashed, or in another task.
         elsewhere: u64,
         operation: Option<i64>,
+        /// Bytes of all that is kept.
+        total_bytes: u64,
     },
     /// Nothing was put: one is new after all, and its tokens are not counted.
     TokensWanted,

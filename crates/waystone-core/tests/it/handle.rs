@@ -97,9 +97,9 @@ async fn what_was_deleted_is_still_behind_its_handle() {
     let id = h.save("s", json!({ "text": "first" })).await.checkpoint_id;
     h.save("s", json!({ "text": "second" })).await;
     let handle = format!("ws:checkpoint:{id}#/text");
-    h.engine.delete_checkpoint(&h.scope, &id).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &id, Default::default()).await.unwrap();
     assert_eq!(content(&h, &handle).await, "first");
-    h.engine.delete_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
     h.restart().await;
     assert_eq!(content(&h, &handle).await, "first");
 }

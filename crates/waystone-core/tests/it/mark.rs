@@ -95,7 +95,7 @@ async fn without_a_session_it_is_the_one_that_the_same_actor_saved_last() {
     save(&h.scope, "newer", 1, "project").await;
     save(&h.scope, "mine", 2, "project").await;
     assert_eq!(mark(&h.scope).await.unwrap().session_id.as_str(), "mine");
-    h.engine.delete_session(&h.scope, &"mine".parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"mine".parse().unwrap(), Default::default()).await.unwrap();
     assert_eq!(mark(&h.scope).await.unwrap().session_id.as_str(), "newer", "what is deleted is not marked");
     assert_eq!(marks(&h, "newer").await, ["a"]);
     assert_eq!(marks(&h, "elsewhere").await, Vec::<String>::new());

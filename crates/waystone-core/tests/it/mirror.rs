@@ -128,8 +128,8 @@ async fn a_column_that_was_garbled_gets_its_value_back() {
 #[tokio::test]
 async fn a_deletion_is_in_the_file_before_it_is_acknowledged() {
     let (mut h, ids) = mirrored().await;
-    h.engine.delete_checkpoint(&h.scope, &ids[5].parse().unwrap()).await.unwrap();
-    h.engine.delete_session(&h.scope, &"b".parse().unwrap()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[5].parse().unwrap(), Default::default()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"b".parse().unwrap(), Default::default()).await.unwrap();
     // As after a crash: nothing is closed, and the database is lost.
     let root = h.data_dir().to_owned();
     for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
@@ -150,12 +150,15 @@ async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrore
     let (mut h, ids) = mirrored().await;
     let rename = serde_json::from_value(json!({ "name": "long run", "tags": ["t"] })).unwrap();
     h.engine.update_session(&h.scope, &"Long".parse().unwrap(), rename).await.unwrap();
-    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap(), Default::default()).await.unwrap();
     h.restart_mirrored().await;
     let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
     h.engine.close().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).err().unwrap().hint();
+    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &waystone_core::Limits::default())
+        .err()
+        .unwrap()
+        .hint();
     assert!(refused.contains("doctor --repair"), "{refused}");
     assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
 
@@ -247,7 +250,7 @@ async fn a_check_beside_a_writer_finds_nothing_and_heals_nothing() {
             let session = if n % 4 == 0 { format!("s{n}") } else { "s".to_owned() };
             let request = json!({ "sessionId": session, "context": { "n": n, "text": text } });
             let saved = writer.save_checkpoint(&scope, request_of(request)).await.unwrap();
-            writer.delete_checkpoint(&scope, &saved.checkpoint_id).await.unwrap();
+            writer.delete_checkpoint(&scope, &saved.checkpoint_id, Default::default()).await.unwrap();
         }
         writer.close().await;
     });
@@ -304,7 +307,7 @@ async fn a_deletion_whose_file_cannot_be_written_is_made_but_not_acknowledged() 
     let in_the_way = h.data_dir().join("contexts");
     fs::write(&in_the_way, "not a folder").unwrap();
     let ids = [h.save("s", json!({ "n": 0 })).await.checkpoint_id, h.save("s", json!({ "n": 1 })).await.checkpoint_id];
-    let error = h.engine.delete_checkpoint(&h.scope, &ids[0]).await.unwrap_err();
+    let error = h.engine.delete_checkpoint(&h.scope, &ids[0], Default::default()).await.unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE");
     let hint = error.reply().error.hint;
     assert!(!hint.contains("nothing was changed"), "{hint}");

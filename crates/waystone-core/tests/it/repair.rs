@@ -117,8 +117,8 @@ async fn what_was_deleted_stays_deleted_when_an_older_database_is_put_back() {
     h.close_mirrored().await;
     let older = copy_of(h.data_dir());
     h.restart().await;
-    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap()).await.unwrap();
-    h.engine.delete_session(&h.scope, &"gone".parse().unwrap()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap(), Default::default()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"gone".parse().unwrap(), Default::default()).await.unwrap();
     h.close_mirrored().await;
     put_back(&h, older.path());
     h.restart().await;
@@ -215,8 +215,8 @@ async fn no_stray_copy_and_no_damaged_file_brings_back_what_was_deleted() {
     h.restart_mirrored().await;
     let stray = file_of(&h, "s").with_file_name("copy (1).json.zst");
     fs::copy(file_of(&h, "s"), &stray).unwrap();
-    h.engine.delete_checkpoint(&h.scope, &ids[0].parse().unwrap()).await.unwrap();
-    h.engine.delete_session(&h.scope, &"gone".parse().unwrap()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0].parse().unwrap(), Default::default()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"gone".parse().unwrap(), Default::default()).await.unwrap();
     h.close_mirrored().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
     // Of the deleted session's two files the newer one is damaged.
@@ -285,7 +285,10 @@ async fn a_repair_that_died_at_its_last_step_is_ended_by_the_next() {
     fs::rename(&database, &rebuilt).unwrap();
     fs::write(h.data_dir().join("waystone.db-wal"), "of the damaged one").unwrap();
     fs::remove_dir_all(h.data_dir().join("contexts")).unwrap();
-    assert!(waystone_store::Sqlite::open(h.data_dir(), h.clock.clone()).is_err(), "a fresh one would hide it");
+    assert!(
+        waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &waystone_core::Limits::default()).is_err(),
+        "a fresh one would hide it"
+    );
     h.repair();
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
@@ -295,6 +298,18 @@ async fn a_repair_that_died_at_its_last_step_is_ended_by_the_next() {
     fs::write(&rebuilt, "older").unwrap();
     h.repair();
     assert!(!rebuilt.exists());
+    h.restart().await;
+    assert_loads(&h, "s", &ids).await;
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_database_whose_index_of_words_cannot_be_opened_is_replaced() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    h.close_mirrored().await;
+    audit::open(h.data_dir()).execute("UPDATE segment_word_config SET v = 0 WHERE k = 'version'", []).unwrap();
+    assert!(h.repair().damage.is_some());
     h.restart().await;
     assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;

@@ -58,12 +58,12 @@ async fn what_changes_or_is_deleted_is_found_as_it_is() {
     assert_eq!(sessions(&h, "lawn").await, ["s"]);
     let only = list(&h, json!({ "query": "fence", "content": true })).await.unwrap();
     assert!(only.checkpoints.iter().all(|found| found.checkpoint_id == second.checkpoint_id));
-    h.engine.delete_checkpoint(&h.scope, &second.checkpoint_id).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &second.checkpoint_id, Default::default()).await.unwrap();
     assert_eq!(sessions(&h, "lawn").await, Vec::<String>::new(), "at once");
     h.restart_mirrored().await;
     let page = list(&h, json!({ "query": "fence", "content": true })).await.unwrap();
     assert_eq!(page.checkpoints[0].checkpoint_id, first.checkpoint_id, "the newest that is left");
-    h.engine.delete_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
     assert_eq!(sessions(&h, "fence").await, Vec::<String>::new());
     h.restart_mirrored().await;
     assert_eq!(sessions(&h, "fence").await, Vec::<String>::new());

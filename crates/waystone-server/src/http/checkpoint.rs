@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use waystone_core::Error;
 use waystone_core::api::{
-    CheckpointDiff, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint,
-    SaveCheckpoint, SaveStatus, SavedCheckpoint, TOKENS_MAX,
+    CheckpointDiff, CheckpointPage, DeletedCheckpoint, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint,
+    RestoredCheckpoint, SaveCheckpoint, SaveStatus, SavedCheckpoint, TOKENS_MAX,
 };
 use waystone_core::id::{CheckpointId, IdempotencyKey, SessionId};
 
@@ -34,9 +34,14 @@ pub(super) fn routes() -> Vec<Route> {
             .replies::<LoadedCheckpoint>(200)
             .errors(&[404, 422]),
         Route::new(Method::DELETE, "/api/checkpoints/{checkpointId}", "delete_checkpoint", delete)
-            .summary("Delete a checkpoint; it is kept for a while and loads by its id")
+            .summary("Delete a checkpoint; it is kept for a while and loads by its id, or it is removed for good")
+            .query::<Deletion>()
             .replies::<DeletedCheckpoint>(200)
             .errors(&[404]),
+        Route::new(Method::POST, "/api/checkpoints/{checkpointId}/restore", "restore_checkpoint", restore)
+            .summary("List a deleted or archived checkpoint again")
+            .replies::<RestoredCheckpoint>(200)
+            .errors(&[404, 409]),
         Route::new(Method::GET, "/api/checkpoints/{before}/diff/{after}", "diff_checkpoints", diff)
             .summary("What differs between the contexts of two checkpoints")
             .replies::<CheckpointDiff>(200)
@@ -158,6 +163,14 @@ async fn load_any(http: &Http, request: LoadCheckpoint) -> Result<Response, Http
     sized(loaded.context.get().len(), loaded).await
 }
 
-async fn delete(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<DeletedCheckpoint> {
-    ok(http.engine.delete_checkpoint(&http.scope(), &id).await)
+async fn delete(
+    State(http): State<Http>,
+    Id(id): Id<CheckpointId>,
+    Query(how): Query<Deletion>,
+) -> HttpResult<DeletedCheckpoint> {
+    ok(http.engine.delete_checkpoint(&http.scope(), &id, how).await)
+}
+
+async fn restore(State(http): State<Http>, Id(id): Id<CheckpointId>) -> HttpResult<RestoredCheckpoint> {
+    ok(http.engine.restore_checkpoint(&http.scope(), &id).await)
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Method;
-use waystone_core::api::{DeletedSession, ListSessions, Session, SessionPage, UpdateSession};
+use waystone_core::api::{DeletedSession, Deletion, ListSessions, Session, SessionPage, UpdateSession};
 use waystone_core::id::SessionId;
 
 use super::Http;
@@ -26,8 +26,13 @@ pub(super) fn routes() -> Vec<Route> {
             .replies::<Session>(200)
             .errors(&[404]),
         Route::new(Method::DELETE, "/api/sessions/{sessionId}", "delete_session", delete)
-            .summary("Delete a session with its checkpoints; they are kept for a while")
+            .summary("Delete a session with its checkpoints; they are kept for a while, or removed for good")
+            .query::<Deletion>()
             .replies::<DeletedSession>(200)
+            .errors(&[404]),
+        Route::new(Method::POST, "/api/sessions/{sessionId}/restore", "restore_session", restore)
+            .summary("Restore a deleted session with its checkpoints")
+            .replies::<Session>(200)
             .errors(&[404]),
     ]
 }
@@ -48,6 +53,14 @@ async fn update(
     ok(http.engine.update_session(&http.scope(), &id, request).await)
 }
 
-async fn delete(State(http): State<Http>, Id(id): Id<SessionId>) -> HttpResult<DeletedSession> {
-    ok(http.engine.delete_session(&http.scope(), &id).await)
+async fn delete(
+    State(http): State<Http>,
+    Id(id): Id<SessionId>,
+    Query(how): Query<Deletion>,
+) -> HttpResult<DeletedSession> {
+    ok(http.engine.delete_session(&http.scope(), &id, how).await)
+}
+
+async fn restore(State(http): State<Http>, Id(id): Id<SessionId>) -> HttpResult<Session> {
+    ok(http.engine.restore_session(&http.scope(), &id).await)
 }

@@ -175,8 +175,8 @@ async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
     };
     for (method, path, _) in operations() {
         let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c").replace("{project_id}", "p");
-        let refusal = message(method.as_str(), &format!("{path}?purge=true")).await;
-        assert!(refusal.starts_with("unknown field `purge`"), "{method} {path}: {refusal}");
+        let refusal = message(method.as_str(), &format!("{path}?shred=true")).await;
+        assert!(refusal.starts_with("unknown field `shred`"), "{method} {path}: {refusal}");
     }
     assert_eq!(c.get("/api/sessions/s?").await.0, 200, "nothing was deleted, and a query without fields is none");
     let check = async |query: &str, expected: &str| {

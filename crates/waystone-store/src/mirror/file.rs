@@ -48,6 +48,18 @@ pub(crate) fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file, and its folder with the last one.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        removed => removed?,
+    }
+    let Some(folder) = path.parent() else { return Ok(()) };
+    sync_directory(folder)?;
+    // Only an empty one goes.
+    if fs::remove_dir(folder).is_ok() { folder.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
+}
+
 /// Writes a whole file in place of the one before: it is there as it was or as it is now, whatever happens.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;

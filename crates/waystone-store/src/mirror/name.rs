@@ -20,7 +20,7 @@ pub(crate) fn path_of(session: &str, group: &str) -> PathBuf {
 }
 
 /// `a-z 0-9 _ -` as they are, every other byte as `%XX`: names differ on file systems that do not tell case apart, too.
-fn encode(id: &str) -> String {
+pub(super) fn encode(id: &str) -> String {
     let mut name = String::new();
     for (at, byte) in id.bytes().enumerate() {
         let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';

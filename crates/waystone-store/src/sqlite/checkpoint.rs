@@ -10,12 +10,14 @@ use waystone_core::Error;
 use waystone_core::api::{Checkpoint, Metadata};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
+use waystone_core::error::Conflict;
 use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, Packed, unpack};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
+use super::retention::recount_session;
 use super::session;
 use crate::mirror;
 pub(crate) use add::add;
@@ -74,27 +76,54 @@ pub(crate) fn archive(
     let session = session::find_row(db, scope, session)?.ok_or_else(|| Error::SessionNotFound(session.clone()))?;
     let key = find_key_in(db, scope, session.key, id)?;
     mark_archived(db, key, at, seq, "deleted")?;
-    db.prepare_cached(
-        "UPDATE session SET head = (SELECT key FROM checkpoint WHERE session = ?1 AND archived_at_ms IS NULL
-                                    ORDER BY seq DESC LIMIT 1)
-         WHERE key = ?1",
-    )?
-    .execute(params![session.key])?;
-    add_to_counts(db, scope, session.key, -1, 0)?;
+    recount_session(db, session.key)?;
     let group = find_group(db, scope, id)?;
     Ok((checkpoint, group))
 }
 
-fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, why: &str) -> DbResult<()> {
+/// Lets a checkpoint be listed again that was deleted or pruned. Its session must be there.
+pub(crate) fn restore(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<Checkpoint> {
+    let missing = || Error::CheckpointNotFound(id.clone());
+    let checkpoint = find_by_id(db, scope, id)?.filter(|checkpoint| checkpoint.archived).ok_or_else(missing)?;
+    let (session_id, project) = (&checkpoint.session_id, checkpoint.project_id.as_str());
+    let session = session::find_row(db, scope, session_id)?.ok_or_else(missing)?;
+    if session.is_archived {
+        return Err(Error::Conflict(Conflict::SessionDeleted(session_id.clone())).into());
+    }
+    let operation = Operation {
+        at,
+        kind: "checkpoint.restored",
+        project,
+        subject: vec![handle("checkpoint", id.as_str()), handle("session", session_id.as_str())],
+        payload: json!({ "checkpointId": id, "sessionId": session_id, "projectId": project }),
+    };
+    let seq = append_and_publish(db, scope, &operation)?;
+    let key = find_key_in(db, scope, session.key, id)?;
     db.prepare_cached(
-        "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = ?4 WHERE key = ?1",
+        "UPDATE checkpoint SET archived_at_ms = NULL, archived_seq = NULL, archived_why = NULL WHERE key = ?1",
     )?
-    .execute(params![key, at.ms(), seq, why])?;
+    .execute(params![key])?;
+    mark_group_changed(db, key, seq)?;
+    session::touch(db, scope, session.key, at)?;
+    recount_session(db, session.key)?;
+    Ok(Checkpoint { archived: false, ..checkpoint })
+}
+
+/// The file of a checkpoint's group is to follow.
+fn mark_group_changed(db: &Connection, key: i64, seq: i64) -> DbResult<()> {
     db.prepare_cached(
         "UPDATE checkpoint_group SET changed_seq = ?2 WHERE key = (SELECT group_key FROM checkpoint WHERE key = ?1)",
     )?
     .execute(params![key, seq])?;
     Ok(())
+}
+
+pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, why: &str) -> DbResult<()> {
+    db.prepare_cached(
+        "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = ?4 WHERE key = ?1",
+    )?
+    .execute(params![key, at.ms(), seq, why])?;
+    mark_group_changed(db, key, seq)
 }
 
 const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \

@@ -39,8 +39,11 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => true,
-        // What every database of ours has is gone.
-        Some(ErrorCode::Unknown) => error.to_string().contains("no such ") || error.to_string().contains("malformed"),
+        // What every database of ours has is gone, or an index of words is no longer one.
+        Some(ErrorCode::Unknown) => {
+            let message = error.to_string();
+            ["no such ", "malformed", "invalid fts5"].iter().any(|part| message.contains(part))
+        }
         // A value is not of the type that it has in every database of ours.
         None => true,
         _ => false,

@@ -13,7 +13,7 @@ use super::damage;
 use super::error::{DbResult, missing_id};
 use super::mirror::{holds_more, is_same, read_group};
 use crate::directory::{DATABASE, DataDirectory};
-use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file};
+use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file, tombstone};
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {
@@ -44,12 +44,14 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
     let Some((key, is_dirty, left)) = found else { return Ok(None) };
     let Some(group) = read_group(db, key)? else { return Ok(None) };
     let path = group.path().ok_or_else(missing_id)?;
+    let removed = tombstone::read(directory, group.session.id()).unwrap_or_default();
     let (mut damage, mut has_copy, mut is_ahead) = (None, false, false);
     match read_file(&directory.root().join(&path)) {
         Err(error) => damage = Some(format!("it cannot be read: {error}")),
         Ok(Err(damaged)) => damage = Some(damaged.to_string()),
         Ok(Ok(copy)) if copy.row.id() != group.row.id() => damage = Some("it is another group's".to_owned()),
         Ok(Ok(copy)) => {
+            let copy = copy.without(&removed);
             is_ahead = holds_more(&copy, &group) || copy.changed_seq() > group.changed_seq();
             has_copy = true;
             if !is_same(db, &group, &copy)? {

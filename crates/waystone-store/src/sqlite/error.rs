@@ -58,6 +58,12 @@ fn reason(error: &rusqlite::Error) -> Unavailable {
     }
 }
 
+/// Housekeeping did not get its turn to write.
+pub(crate) fn busy() -> DbError {
+    let message = "storage: others were writing for too long".to_owned();
+    DbError::Refused(Error::StorageUnavailable { reason: Unavailable::Busy, message })
+}
+
 pub(crate) fn closed() -> Error {
     Error::StorageUnavailable { reason: Unavailable::Broken, message: "the store is closed".to_owned() }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use waystone_core::GRACE_DAYS;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
+use waystone_core::{Error, GRACE_DAYS, Limits};
 
 use super::clock::is_believed;
 use super::connection::{BUSY_MAX, open_writer};
@@ -41,7 +41,8 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Upkeep {
     pub(crate) directory: DataDirectory,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) limits: Limits,
     write_lock: File,
     /// Opened when this process first has something to do.
     db: Option<Connection>,
@@ -49,14 +50,34 @@ pub(crate) struct Upkeep {
     copied_version: Option<i64>,
     /// Names this start of the program.
     start: String,
+    /// Whether someone waits for what is done: then it waits longer for its turn, and what it commits is durable.
+    is_on_demand: bool,
+    /// Whether it was said that the store is nearly full.
+    pub(super) is_nearly_full: bool,
 }
 
 impl Upkeep {
-    pub(crate) fn new(directory: DataDirectory, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub(crate) fn new(directory: DataDirectory, clock: Arc<dyn Clock>, limits: Limits) -> Result<Self, OpenError> {
         let write_lock = open_private_file(&directory.write_lock())
             .map_err(|error| OpenError::Unusable { path: directory.write_lock(), error })?;
         let start = clock.new_id();
-        Ok(Self { directory, clock, write_lock, db: None, copied_version: None, start })
+        Ok(Self {
+            directory,
+            clock,
+            limits,
+            write_lock,
+            db: None,
+            copied_version: None,
+            start,
+            is_on_demand: false,
+            is_nearly_full: false,
+        })
+    }
+
+    /// For one thing that someone asked for.
+    pub(crate) fn on_demand(directory: DataDirectory, clock: Arc<dyn Clock>, limits: Limits) -> Result<Self, Error> {
+        let upkeep = Self::new(directory, clock, limits).map_err(|error| Error::broken(error.to_string()))?;
+        Ok(Self { is_on_demand: true, ..upkeep })
     }
 
     /// Folds the write-ahead log back into the database when it has grown and changed.
@@ -91,19 +112,27 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Removes segments that were deleted so long ago that they cannot be restored any more, if the time can be believed.
-    pub(crate) fn purge(&mut self) -> DbResult<()> {
+    /// Whether the clock can be right, as far as that can be told.
+    pub(super) fn is_time_believed(&mut self) -> DbResult<bool> {
         let (now, start) = (self.clock.now(), self.start.clone());
-        if self.locked(|db| in_transaction(db, |db| is_believed(db, now.ms(), &start)))? != Some(true) {
+        Ok(self.locked(|db| in_transaction(db, |db| is_believed(db, now.ms(), &start)))? == Some(true))
+    }
+
+    /// Removes what was deleted so long ago that it cannot be restored any more, and deletes what no one has used for long, if the time can be
+    /// believed.
+    pub(crate) fn purge(&mut self) -> DbResult<()> {
+        if !self.is_time_believed()? {
             return Ok(());
         }
+        let now = self.clock.now();
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
         while self.in_turn(|db| segment::purge(db, before, EXPIRE_ROWS, now))? == Some(EXPIRE_ROWS) {}
-        Ok(())
+        self.remove_expired(before, now)?;
+        self.retire(now)
     }
 
     /// One transaction, in its turn.
-    fn in_turn<T>(&mut self, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<Option<T>> {
+    pub(super) fn in_turn<T>(&mut self, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<Option<T>> {
         let done = self.locked(|db| {
             let transaction = db.unchecked_transaction()?;
             let done = work(&transaction);
@@ -183,20 +212,26 @@ impl Upkeep {
         }
     }
 
-    fn db(&mut self) -> rusqlite::Result<&Connection> {
+    pub(super) fn db(&mut self) -> rusqlite::Result<&Connection> {
         if self.db.is_none() {
             let db = open_writer(&self.directory.database())?;
-            db.busy_timeout(WAIT_MAX)?;
-            // No one is promised what housekeeping commits: after a power cut it is done again.
-            db.execute_batch("PRAGMA synchronous = NORMAL;")?;
+            if !self.is_on_demand {
+                db.busy_timeout(WAIT_MAX)?;
+                // No one is promised what housekeeping commits: after a power cut it is done again.
+                db.execute_batch("PRAGMA synchronous = NORMAL;")?;
+            }
             self.db = Some(db);
         }
         Ok(self.db.as_ref().expect("it was opened above"))
     }
 
     /// Takes its turn like every other writer; `None` when that did not come in time.
-    fn locked<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
-        if !lock_within(|| self.write_lock.try_lock(), WAIT_MAX).unwrap_or(false) {
+    pub(super) fn locked<T>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        let wait = if self.is_on_demand { BUSY_MAX } else { WAIT_MAX };
+        if !lock_within(|| self.write_lock.try_lock(), wait).unwrap_or(false) {
             return Ok(None);
         }
         let done = self.db().and_then(work);
@@ -205,7 +240,10 @@ impl Upkeep {
     }
 }
 
-fn in_transaction<T>(db: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn in_transaction<T>(
+    db: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let transaction = db.unchecked_transaction()?;
     let done = work(&transaction)?;
     transaction.commit()?;

@@ -20,7 +20,7 @@ use super::damage::is_damage;
 use super::error::{DbResult, file_error, missing_id, unreadable};
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
-use crate::mirror::{self, Columns, Group, MirroredCheckpoint, keep_aside, read_file};
+use crate::mirror::{self, Columns, Group, MirroredCheckpoint, keep_aside, read_file, tombstone};
 use crate::platform::open_private_file;
 pub(crate) use heal::{Trust, heal, is_same};
 
@@ -41,9 +41,36 @@ pub(crate) fn list_dirty(db: &Connection, after: Mirrored, limit: usize) -> DbRe
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Records that files are written. A group whose file is gone for good goes with it, and with its last group a session that was removed.
 pub(crate) fn mark_mirrored(db: &Connection, mirrored: &[Mirrored]) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached("UPDATE checkpoint_group SET mirrored_seq = ?2 WHERE key = ?1")?;
-    mirrored.iter().try_for_each(|(key, seq)| statement.execute(params![key, seq]).map(drop))
+    for (key, seq) in mirrored {
+        db.prepare_cached("UPDATE checkpoint_group SET mirrored_seq = ?2 WHERE key = ?1")?
+            .execute(params![key, seq])?;
+        let sql = format!(
+            "DELETE FROM checkpoint_group AS g WHERE key = ?1 AND mirrored_seq >= changed_seq AND {IS_GONE} RETURNING session"
+        );
+        let session: Option<i64> = db.prepare_cached(&sql)?.query_row(params![key], |row| row.get(0)).optional()?;
+        if let Some(session) = session {
+            db.prepare_cached(
+                "DELETE FROM session WHERE key = ?1 AND archived_at_ms IS NOT NULL
+                     AND NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE session = ?1)",
+            )?
+            .execute(params![session])?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing of group `g` is left, and no one will add to it: its file goes. The newest of a session that goes on holds the session's own
+/// fields, and stays.
+const IS_GONE: &str = "NOT EXISTS (SELECT 1 FROM checkpoint WHERE group_key = g.key)
+    AND (EXISTS (SELECT 1 FROM checkpoint_group AS newer WHERE newer.session = g.session AND newer.key > g.key)
+         OR EXISTS (SELECT 1 FROM session AS s WHERE s.key = g.session AND s.archived_at_ms IS NOT NULL
+                        AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key)))";
+
+fn is_gone(db: &Connection, key: i64) -> rusqlite::Result<bool> {
+    db.prepare_cached(&format!("SELECT 1 FROM checkpoint_group AS g WHERE key = ?1 AND {IS_GONE}"))?
+        .exists(params![key])
 }
 
 /// Waits for its turn to write files, which lasts until it is dropped.
@@ -57,8 +84,9 @@ pub(crate) fn take_turn(directory: &DataDirectory) -> DbResult<File> {
     }
 }
 
-/// Writes the file of a group whole. What only the file before has is not lost with it: a context or a column that is damaged in
-/// the database, and a checkpoint that is not in it, are taken over; a file that is damaged, or another group's, is kept aside.
+/// Writes the file of a group whole, or removes it when nothing of the group is left. What only the file before has is not lost with it: a
+/// context or a column that is damaged in the database, and a checkpoint that is not in it and was not removed, are taken over; a file that is
+/// damaged, or another group's, is kept aside.
 pub(crate) fn write(
     directory: &DataDirectory,
     db: &Connection,
@@ -70,9 +98,10 @@ pub(crate) fn write(
     let (relative, changed) = (group.path().ok_or_else(missing_id)?, group.changed_seq());
     let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
+    let removed = tombstone::read(directory, group.session.id()).map_err(|error| failed(&error))?;
     let is_ours = match read_file(&path) {
         Ok(Ok(before)) if before.row.id() == group.row.id() => {
-            take_over(&mut group, before);
+            take_over(&mut group, before.without(&removed));
             true
         }
         _ => !path.is_file(),
@@ -81,6 +110,10 @@ pub(crate) fn write(
         let aside = directory.damaged(at).join(&relative);
         tracing::warn!(path = %aside.display(), "a mirror file that is not what the database knows of is kept aside");
         keep_aside(&path, &aside).map_err(|error| failed(&error))?;
+    }
+    if group.checkpoints.is_empty() && is_gone(db, key)? {
+        mirror::remove(&path).map_err(|error| failed(&error))?;
+        return Ok(Some((key, changed)));
     }
     let bytes = mirror::encode(&group).map_err(|error| failed(&error))?;
     if mirror::decode(&bytes).as_ref() != Ok(&group) {

@@ -4,10 +4,10 @@
 mod group;
 mod salvage;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 use waystone_core::api::{Finding, FindingKind};
 use waystone_core::clock::Timestamp;
@@ -19,8 +19,10 @@ use super::error::DbResult;
 use super::log::{Operation, append};
 use super::maintenance::checkpoint;
 use super::migration::{has_room, make};
+use super::retention::remove_rows;
 use crate::OpenError;
 use crate::directory::DataDirectory;
+use crate::mirror::tombstone::{self, Removed};
 use crate::mirror::{Columns, Group, list_files, read_file};
 
 /// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
@@ -39,8 +41,9 @@ pub(crate) fn import_files(
     };
     let db = open_writer(database).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
+    let removed = tombstone::read_all(directory).map_err(|error| failed(&error))?;
     let mut import =
-        Import { db: &db, sessions: HashMap::new(), seqs: HashMap::new(), findings: Vec::new(), restored: 0 };
+        Import { db: &db, removed, sessions: HashMap::new(), seqs: HashMap::new(), findings: Vec::new(), restored: 0 };
     import.run(directory, damaged, at, progress).map_err(|error| failed(&error))?;
     let findings = std::mem::take(&mut import.findings);
     db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
@@ -69,6 +72,8 @@ struct Source {
 
 struct Import<'a> {
     db: &'a Connection,
+    /// What does not come back.
+    removed: Removed,
     /// By id.
     sessions: HashMap<String, FiledSession>,
     /// Which checkpoint has a number.
@@ -91,8 +96,9 @@ impl Import<'_> {
         for (done, path) in files.into_iter().enumerate() {
             match read_file(&directory.root().join(&path)) {
                 Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
-                    self.survey(&group)?;
-                    sources.push(Source { path, first_seq: seqs(&group).min().unwrap_or(i64::MAX) });
+                    let first_seq = seqs(&group).min().unwrap_or(i64::MAX);
+                    self.survey(&group.without(&self.removed))?;
+                    sources.push(Source { path, first_seq });
                 }
                 Ok(Ok(_)) => self.tell(&path, &"it is not where it belongs"),
                 Ok(Err(error)) => self.tell(&path, &error),
@@ -107,7 +113,7 @@ impl Import<'_> {
         sources.sort_by_key(|source| source.first_seq);
         for (done, source) in sources.iter().enumerate() {
             if let Ok(Ok(group)) = read_file(&directory.root().join(&source.path))
-                && let Err(error) = self.add_group(&group)
+                && let Err(error) = self.add_group(&group.without(&self.removed))
             {
                 self.tell(&source.path, &error);
             }
@@ -116,9 +122,30 @@ impl Import<'_> {
         if let Some(damaged) = damaged {
             self.salvage(damaged);
         }
+        self.remove_again()?;
         recount(self.db)?;
         continue_numbers(self.db)?;
         if self.restored > 0 { record(self.db, self.restored, at) } else { Ok(()) }
+    }
+
+    /// What was removed is not in the database either, whatever that was made from.
+    fn remove_again(&self) -> DbResult<()> {
+        let mut doomed: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+        for id in &self.removed {
+            let found: Option<(i64, i64)> = self
+                .db
+                .prepare_cached("SELECT session, key FROM checkpoint WHERE id = ?1")?
+                .query_row(params![id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            if let Some((session, key)) = found {
+                doomed.entry(session).or_default().insert(key);
+            }
+        }
+        for (session, keys) in &doomed {
+            remove_rows(self.db, *session, keys)?;
+            self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE session = ?1", params![session])?;
+        }
+        Ok(())
     }
 
     fn tell(&mut self, path: &Path, error: &dyn std::fmt::Display) {

@@ -107,9 +107,14 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<S
 }
 
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListSessions) -> DbResult<SessionPage> {
+    let state = match filter.deleted {
+        // One that is removed and waits for its files to follow has none.
+        true => "archived_at_ms IS NOT NULL AND EXISTS (SELECT 1 FROM checkpoint WHERE session = session.key)",
+        false => "archived_at_ms IS NULL",
+    };
     let sql = format!(
         "SELECT {COLUMNS} FROM session
-         WHERE space = ?1 AND accessed_seq < ?2 AND archived_at_ms IS NULL AND (?3 IS NULL OR project = ?3)
+         WHERE space = ?1 AND accessed_seq < ?2 AND {state} AND (?3 IS NULL OR project = ?3)
          ORDER BY accessed_seq DESC LIMIT ?4"
     );
     let before = cursor::read(filter.cursor.as_deref())?;
@@ -198,6 +203,34 @@ pub(crate) fn archive(
     .execute(params![scope.space, session.checkpoint_count])?;
     let group = mark_all_changed(db, scope, id, seq)?;
     Ok((session, group))
+}
+
+/// Lets a deleted session be listed again, with the checkpoints that it had. Returns it with the ids of all that is there again.
+pub(crate) fn restore(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    at: Timestamp,
+) -> DbResult<(Session, Vec<String>)> {
+    let row = find_row(db, scope, id)?.filter(|row| row.is_archived);
+    let row = row.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+    let mut statement = db.prepare_cached("SELECT id FROM checkpoint WHERE session = ?1")?;
+    let ids: Vec<String> = statement.query_map(params![row.key], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Err(Error::SessionNotFound(id.clone()).into());
+    }
+    db.prepare_cached("UPDATE session SET archived_at_ms = NULL, archived_seq = NULL WHERE key = ?1")?
+        .execute(params![row.key])?;
+    db.prepare_cached(
+        "UPDATE space SET session_count = session_count + 1, checkpoint_count = checkpoint_count + ?2 WHERE space = ?1",
+    )?
+    .execute(params![scope.space, row.checkpoint_count])?;
+    touch(db, scope, row.key, at)?;
+    let session = find(db, scope, id)?;
+    let payload = json!({ "sessionId": id, "projectId": session.project_id });
+    let seq = append_and_publish(db, scope, &operation(&session, "session.restored", at, payload))?;
+    mark_all_changed(db, scope, id, seq)?;
+    Ok((session, ids))
 }
 
 pub(crate) fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {

@@ -1,13 +1,12 @@
 //! Contexts that came with a request for a view, kept by their hash for a while.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use waystone_core::Error;
 use waystone_core::canon::Hash;
-use waystone_core::error::Quota;
 use waystone_core::pack::Packed;
 use waystone_core::store::{NewContext, Scope};
 
 use super::error::DbResult;
+use super::segment::check_room;
 
 /// Keeps a context, or keeps one that is there for longer.
 pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult<()> {
@@ -18,12 +17,7 @@ pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult
         return Ok(());
     }
     let (more, max) = (new.packed.bytes.len() as u64, new.total_bytes_max);
-    let used: u64 = db
-        .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
-        .query_row(params![scope.space], |row| row.get(0))?;
-    if used + more > max {
-        return Err(Error::QuotaExceeded(Quota::TotalBytes { used, more, max }).into());
-    }
+    check_room(db, scope, more, max)?;
     db.prepare_cached(
         "INSERT INTO given_context (space, hash, raw_bytes, size_bytes, used_at_ms, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?

@@ -10,7 +10,7 @@ use waystone_testkit::clock::ManualClock;
 use waystone_testkit::harness::private_dir;
 
 fn open(path: &Path) -> Result<Sqlite, OpenError> {
-    Sqlite::open(path, Arc::new(ManualClock::default()))
+    Sqlite::open(path, Arc::new(ManualClock::default()), &waystone_core::Limits::default())
 }
 
 fn mode(path: &Path) -> u32 {

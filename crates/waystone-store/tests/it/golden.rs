@@ -17,7 +17,7 @@ async fn every_golden_directory_opens() {
     assert!(!all.is_empty());
     for golden in all {
         let clock = Arc::new(ManualClock::unique());
-        let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
+        let store = Sqlite::open(golden.directory.path(), clock.clone(), &Limits::default()).unwrap();
         let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
         let contents = golden::contents(&engine).await;
         assert!(golden::contains(&contents, &golden.expected), "{} does not hold what it held", golden.name);
@@ -35,7 +35,7 @@ fn the_newest_golden_directory_has_the_present_format() {
     let version =
         |root: &Path| -> i64 { audit::open(root).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap() };
     let fresh = private_dir();
-    drop(Sqlite::open(fresh.path(), Arc::new(ManualClock::unique())).unwrap());
+    drop(Sqlite::open(fresh.path(), Arc::new(ManualClock::unique()), &Limits::default()).unwrap());
     let newest = golden::all().iter().map(|golden| version(golden.directory.path())).max();
     assert_eq!(newest, Some(version(fresh.path())));
 }
@@ -51,7 +51,7 @@ async fn every_golden_directory_with_files_is_rebuilt_from_them() {
         std::fs::remove_file(golden.directory.path().join("waystone.db")).unwrap();
         let shared: Arc<dyn Clock> = clock.clone();
         waystone_store::repair(golden.directory.path(), &shared, &mut |_, _| {}).unwrap();
-        let store = Sqlite::open(golden.directory.path(), clock.clone()).unwrap();
+        let store = Sqlite::open(golden.directory.path(), clock.clone(), &Limits::default()).unwrap();
         let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
         let expected = only_checkpoints(golden::without_keeping(golden.expected));
         let contents = golden::contents(&engine).await;

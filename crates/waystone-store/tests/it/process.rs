@@ -15,7 +15,7 @@ fn start_at_once(root: &Path) -> Vec<Sqlite> {
     std::thread::scope(|scope| {
         let start = || {
             gate.wait();
-            Sqlite::open(root, clock.clone()).unwrap()
+            Sqlite::open(root, clock.clone(), &Limits::default()).unwrap()
         };
         let starts: Vec<_> = (0..24).map(|_| scope.spawn(start)).collect();
         starts.into_iter().map(|start| start.join().unwrap()).collect()
@@ -52,7 +52,7 @@ async fn starts_at_once_on_an_older_format_change_it_once() {
     assert_made_once(root);
     drop(stores);
     let clock = Arc::new(ManualClock::unique());
-    let store = Arc::new(Sqlite::open(root, clock.clone()).unwrap());
+    let store = Arc::new(Sqlite::open(root, clock.clone(), &Limits::default()).unwrap());
     let engine = Engine::new(store, clock, Limits::default(), "default".parse().unwrap());
     let (contents, expected) = (golden::contents(&engine).await, golden::without_keeping(golden.expected));
     assert!(golden::contains(&contents, &expected), "it does not hold what it held");
@@ -63,8 +63,8 @@ async fn starts_at_once_on_an_older_format_change_it_once() {
 async fn a_status_names_the_processes_and_forgets_those_that_left() {
     let root = private_dir();
     let clock = Arc::new(ManualClock::default());
-    let first = Sqlite::open(root.path(), clock.clone()).unwrap();
-    let second = Sqlite::open(root.path(), clock.clone()).unwrap();
+    let first = Sqlite::open(root.path(), clock.clone(), &Limits::default()).unwrap();
+    let second = Sqlite::open(root.path(), clock.clone(), &Limits::default()).unwrap();
     let processes = async || first.status(&Scope::local("tester")).await.unwrap().processes;
     assert_eq!(processes().await, [std::process::id(); 2]);
     second.close().await;
@@ -76,10 +76,10 @@ async fn a_status_names_the_processes_and_forgets_those_that_left() {
 fn a_directory_held_exclusively_is_refused() {
     let root = private_dir();
     let clock = Arc::new(ManualClock::default());
-    let store = Sqlite::open(root.path(), clock.clone()).unwrap();
+    let store = Sqlite::open(root.path(), clock.clone(), &Limits::default()).unwrap();
     let lock = std::fs::File::open(root.path().join("lock")).unwrap();
     drop(store);
     lock.lock().unwrap();
-    let refused = Sqlite::open(root.path(), clock).map(drop).unwrap_err();
+    let refused = Sqlite::open(root.path(), clock, &Limits::default()).map(drop).unwrap_err();
     assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
 }

@@ -172,8 +172,8 @@ async fn store() -> Harness {
     }
     let renamed = serde_json::from_value(json!({ "name": "the run", "tags": ["x", "y"] })).unwrap();
     h.engine.update_session(&h.scope, &"a".parse().unwrap(), renamed).await.unwrap();
-    h.engine.delete_checkpoint(&h.scope, &ids[7]).await.unwrap();
-    h.engine.delete_session(&h.scope, &"deleted".parse().unwrap()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[7], Default::default()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"deleted".parse().unwrap(), Default::default()).await.unwrap();
     h.restart_mirrored().await;
     h
 }

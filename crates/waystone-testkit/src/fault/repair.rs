@@ -68,7 +68,7 @@ async fn prepare() -> [Prepared; 2] {
     for n in 0..12 {
         let saved = h.save(["a", "b"][n % 2], json!({ "n": n, "text": random.text(2000) })).await;
         if n == 5 {
-            h.engine.delete_checkpoint(&h.scope, &saved.checkpoint_id).await.unwrap();
+            h.engine.delete_checkpoint(&h.scope, &saved.checkpoint_id, Default::default()).await.unwrap();
         }
     }
     h.restart_mirrored().await;

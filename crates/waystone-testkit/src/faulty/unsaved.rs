@@ -27,5 +27,6 @@ pub(super) fn put(new: &NewSegments) -> Put {
         tokens_added: new.segments.iter().filter_map(|segment| segment.tokens).sum(),
         elsewhere: 0,
         operation: None,
+        total_bytes: 0,
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value, json};
 use waystone_core::api::{
-    Checkpoint, ContextRule, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint, SaveStatus,
+    Checkpoint, ContextRule, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint,
+    SaveStatus,
 };
 use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
@@ -46,9 +47,17 @@ pub(crate) enum Command {
     Delete {
         /// Its id, from the list
         checkpoint: CheckpointId,
+        /// Remove it for good at once, also when it was deleted before
+        #[arg(long)]
+        purge: bool,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+    /// List a deleted or archived checkpoint again
+    Restore {
+        /// Its id
+        checkpoint: CheckpointId,
     },
 }
 
@@ -185,16 +194,14 @@ pub(crate) async fn run(
             }
             out.print(&loaded, show)
         }
-        Command::Delete { checkpoint, yes } => {
-            if !yes {
-                engine.find_checkpoint(scope, &checkpoint).await?;
-                let outcome = format!("It is hidden, and loads by its id for {GRACE_DAYS} days.");
-                confirm(&format!("checkpoint {checkpoint}"), &outcome)?;
-            }
-            let deleted = engine.delete_checkpoint(scope, &checkpoint).await?;
-            out.print(&deleted, |deleted| {
-                format!("deleted {}; kept until {}\n", deleted.checkpoint_id, time(deleted.kept_until))
+        Command::Restore { checkpoint } => {
+            let restored = engine.restore_checkpoint(scope, &checkpoint).await?;
+            out.print(&restored, |restored| {
+                format!("restored {} in session {}\n", restored.checkpoint_id, restored.session_id)
             })
+        }
+        Command::Delete { checkpoint, purge, yes } => {
+            delete(checkpoint, Deletion { purge }, yes, engine, scope, out).await
         }
         Command::Save(save) => {
             let saved = engine.save_checkpoint(scope, save.into_request(engine.limits().request_bytes_max())?).await?;
@@ -212,6 +219,32 @@ pub(crate) async fn run(
             })
         }
     }
+}
+
+async fn delete(
+    id: CheckpointId,
+    how: Deletion,
+    yes: bool,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+) -> anyhow::Result<()> {
+    if !yes {
+        engine.find_checkpoint(scope, &id).await?;
+        let outcome = match how.purge {
+            true => "It is removed for good and cannot be restored.".to_owned(),
+            false => format!("It is hidden, and loads by its id for {GRACE_DAYS} days."),
+        };
+        confirm(&format!("checkpoint {id}"), &outcome)?;
+    }
+    let deleted = engine.delete_checkpoint(scope, &id, how).await?;
+    if !out.json {
+        super::warn(&deleted.warnings);
+    }
+    out.print(&deleted, |deleted| match deleted.kept_until.map(time) {
+        Some(until) => format!("deleted {id}; kept until {until}\n`waystone checkpoint restore {id}` brings it back\n"),
+        None => format!("removed {id}\n"),
+    })
 }
 
 impl List {

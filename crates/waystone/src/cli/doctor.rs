@@ -4,14 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use waystone_core::Engine;
 use waystone_core::api::{Checkup, Finding, FindingKind};
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 
 use super::failure::Failure;
-use super::render::{Out, count, table};
+use super::render::{Out, advance, bar, count, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -89,15 +88,4 @@ fn word(kind: FindingKind) -> &'static str {
         FindingKind::Unhealed => "damaged",
         FindingKind::Orphan => "orphan",
     }
-}
-
-/// Shown on standard error, and only on a terminal.
-fn bar(what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {eta}");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
-}
-
-fn advance(bar: &ProgressBar, done: u64, total: u64) {
-    bar.set_length(total);
-    bar.set_position(done);
 }

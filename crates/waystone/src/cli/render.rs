@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use waystone_core::clock::Timestamp;
 
@@ -141,6 +142,17 @@ pub(crate) fn bytes(count: u64) -> String {
         unit += 1;
     }
     format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// How far something is, shown on standard error, and only on a terminal.
+pub(crate) fn bar(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {eta}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
+}
+
+pub(crate) fn advance(bar: &ProgressBar, done: u64, total: u64) {
+    bar.set_length(total);
+    bar.set_position(done);
 }
 
 #[cfg(test)]

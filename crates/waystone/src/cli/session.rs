@@ -1,7 +1,9 @@
 //! `waystone session`
 
 use clap::Subcommand;
-use waystone_core::api::{ContextRule, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession};
+use waystone_core::api::{
+    ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession,
+};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
@@ -22,6 +24,9 @@ pub(crate) enum Command {
         /// Go on after the page that printed this cursor
         #[arg(long)]
         cursor: Option<String>,
+        /// Those that were deleted and can be restored, instead of those that are there
+        #[arg(long)]
+        deleted: bool,
     },
     /// Name a session
     Rename {
@@ -62,9 +67,17 @@ pub(crate) enum Command {
     Delete {
         /// Its id, from the list
         session: SessionId,
+        /// Remove it for good at once, also when it was deleted before
+        #[arg(long)]
+        purge: bool,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+    /// Restore a deleted session with its checkpoints
+    Restore {
+        /// Its id, from `session list --deleted`
+        session: SessionId,
     },
     /// Show one session
     Show {
@@ -82,13 +95,17 @@ pub(crate) async fn run(
     given: Option<ProjectId>,
 ) -> anyhow::Result<()> {
     match command {
-        Command::List { project, limit, cursor } => {
+        Command::List { project, limit, cursor, deleted } => {
             let project = project.or(given);
             let filter = project.as_ref().map(|project| format!("No sessions in project {project}."));
-            let page = engine.list_sessions(scope, ListSessions { project_id: project, limit, cursor }).await?;
+            let page =
+                engine.list_sessions(scope, ListSessions { project_id: project, deleted, limit, cursor }).await?;
             out.print(&page, |page| {
                 if let (true, Some(nothing)) = (page.sessions.is_empty(), filter) {
                     return nothing;
+                }
+                if page.sessions.is_empty() && deleted {
+                    return "No session was deleted that could be restored.".to_owned();
                 }
                 if page.sessions.is_empty() {
                     return "No sessions yet. An agent makes one with its first save.".to_owned();
@@ -124,23 +141,42 @@ pub(crate) async fn run(
                 format!("{} ({})", format!("{:?}", found.class).to_uppercase(), plain(&found.rule))
             })
         }
-        Command::Delete { session, yes } => {
-            if !yes {
-                let found = engine.find_session(scope, &session).await?;
-                let what = format!("session {session} with {}", count(found.checkpoint_count, "checkpoint"));
-                let outcome = format!(
-                    "It is hidden and kept for at least {GRACE_DAYS} days; its id cannot be used again meanwhile."
-                );
-                confirm(&what, &outcome)?;
-            }
-            let deleted = engine.delete_session(scope, &session).await?;
-            out.print(&deleted, |deleted| {
-                let (id, until) = (&deleted.session_id, time(deleted.kept_until));
-                let checkpoints = count(deleted.checkpoint_count, "checkpoint");
-                format!("deleted {id} with {checkpoints}; kept until {until}; its id cannot be used again meanwhile\n")
-            })
-        }
+        Command::Restore { session } => out.print(&engine.restore_session(scope, &session).await?, show),
+        Command::Delete { session, purge, yes } => delete(session, Deletion { purge }, yes, engine, scope, out).await,
     }
+}
+
+async fn delete(
+    id: SessionId,
+    how: Deletion,
+    yes: bool,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+) -> anyhow::Result<()> {
+    if !yes && how.purge {
+        confirm(&format!("session {id} for good"), "It cannot be restored.")?;
+    } else if !yes {
+        let found = engine.find_session(scope, &id).await?;
+        let what = format!("session {id} with {}", count(found.checkpoint_count, "checkpoint"));
+        let outcome =
+            format!("It is hidden and kept for at least {GRACE_DAYS} days; its id cannot be used again meanwhile.");
+        confirm(&what, &outcome)?;
+    }
+    let deleted = engine.delete_session(scope, &id, how).await?;
+    if !out.json {
+        super::warn(&deleted.warnings);
+    }
+    out.print(&deleted, |deleted| {
+        let checkpoints = count(deleted.checkpoint_count, "checkpoint");
+        match deleted.kept_until.map(time) {
+            Some(until) => format!(
+                "deleted {id} with {checkpoints}; kept until {until}; its id cannot be used again meanwhile\n\
+                 `waystone session restore {id}` brings it back\n"
+            ),
+            None => format!("removed {id} with {checkpoints}\n"),
+        }
+    })
 }
 
 fn rule(rule: &ContextRule) -> String {

@@ -173,7 +173,7 @@ async fn a_checkpoint_of_a_deleted_session_can_be_viewed_with_its_marks_and_rule
     let rules = json!([{ "pattern": "^more$", "class": "CRITICAL" }]);
     let saved = h.try_save(json!({ "sessionId": "s", "context": context, "contextRules": rules })).await.unwrap();
     mark(&h, "s", "notes").await;
-    h.engine.delete_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
     let loaded = h.try_load(json!({ "checkpointId": saved.checkpoint_id, "maxTokens": 100 })).await.unwrap();
     assert!(loaded.checkpoint.archived);
     let expected = json!({ "notes": context["notes"], "more": context["more"] });

@@ -7,13 +7,14 @@ use waystone_core::api::Checkpoint;
 use waystone_core::error::{Conflict, Quota};
 use waystone_core::id::CheckpointId;
 use waystone_core::pack::Packed;
-use waystone_core::store::{Added, NewCheckpoint, Scope};
+use waystone_core::store::{Added, NewCheckpoint, Scope, Used};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
+use crate::sqlite::segment::check_room;
 use crate::sqlite::session::{self, SessionRow};
 
 const GROUP_CHECKPOINTS_MAX: u64 = 32;
@@ -46,12 +47,15 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
         Some(parent) => Some(find_key_in(db, scope, session.key, parent)?),
         None => session.head,
     };
-    check_quota(db, scope, &session, new, packed.bytes.len() as u64)?;
+    let size = packed.bytes.len() as u64;
+    let total = check_quota(db, scope, &session, new, size)?;
     let key = insert(db, scope, &session, Links { parent, group, base }, new, packed)?;
     set_rules(db, scope, new)?;
     let pruned = prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, Some(pruned))?;
-    Ok(Added::New { checkpoint: describe(new, &session, packed, new.parent.clone().or(head_id))?, pruned })
+    let checkpoint = describe(new, &session, packed, new.parent.clone().or(head_id))?;
+    let used = Used { session: session.size_bytes + size, total: total + size };
+    Ok(Added::New { checkpoint, pruned, used })
 }
 
 /// What the session's keys are worth from now on, also when nothing else changed.
@@ -126,19 +130,13 @@ fn find_base<'a>(
     Ok(key.map(|key| (packed, Some(key))))
 }
 
-fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint, size: u64) -> DbResult<()> {
-    let total: u64 = db
-        .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
-        .query_row(params![scope.space], |row| row.get(0))?;
-    let exceeded = |quota| Err(Error::QuotaExceeded(quota).into());
+/// Returns how much is kept in all.
+fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint, size: u64) -> DbResult<u64> {
     if session.size_bytes + size > new.session_bytes_max {
         let (used, max) = (session.size_bytes, new.session_bytes_max);
-        return exceeded(Quota::SessionBytes { used, more: size, max });
+        return Err(Error::QuotaExceeded(Quota::SessionBytes { used, more: size, max }).into());
     }
-    if total + size > new.total_bytes_max {
-        return exceeded(Quota::TotalBytes { used: total, more: size, max: new.total_bytes_max });
-    }
-    Ok(())
+    check_room(db, scope, size, new.total_bytes_max)
 }
 
 /// Archives the oldest checkpoints that have no name, tag or branch, until there are no more than allowed.

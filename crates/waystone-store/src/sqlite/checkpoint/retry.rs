@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use waystone_core::Error;
 use waystone_core::error::Conflict;
 use waystone_core::id::CheckpointId;
-use waystone_core::store::{Added, KEY_LIFE_MS, NewCheckpoint, Scope};
+use waystone_core::store::{Added, KEY_LIFE_MS, NewCheckpoint, Scope, Used};
 
 use super::find_by_id;
 use crate::sqlite::error::{DbResult, unreadable};
@@ -40,7 +40,8 @@ pub(super) fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbR
         return Ok(None);
     }
     Ok(Some(match pruned {
-        Some(pruned) => Added::New { checkpoint, pruned },
+        // What was told of room then is not told again.
+        Some(pruned) => Added::New { checkpoint, pruned, used: Used::default() },
         None => Added::Unchanged(checkpoint),
     }))
 }

@@ -9,7 +9,7 @@ use waystone_testkit::{Harness, audit};
 use super::*;
 
 fn upkeep(h: &Harness) -> Upkeep {
-    Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone()).unwrap()
+    Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone(), h.limits.clone()).unwrap()
 }
 
 fn log_bytes(h: &Harness) -> u64 {

@@ -33,7 +33,9 @@ impl Import<'_> {
                 let Some(mut group) = group else { return Ok(()) };
                 group.checkpoints.retain(|saved| {
                     let seq = saved.columns.seq().unwrap_or(0);
-                    saved.text.is_some() && is_anothers(self.db, seq, saved.columns.id()).is_ok_and(|taken| !taken)
+                    saved.text.is_some()
+                        && !self.removed.contains(saved.columns.id())
+                        && is_anothers(self.db, seq, saved.columns.id()).is_ok_and(|taken| !taken)
                 });
                 self.add_group(&group).map_err(|error| error.to_string())
             });

@@ -80,7 +80,7 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
         (added, tokens_added) = (added + 1, tokens_added + tokens);
         told.push(id);
     }
-    check_room(db, scope, more, new.total_bytes_max)?;
+    let used = check_room(db, scope, more, new.total_bytes_max)?;
     let project = ensure_project(db, scope, &new.project, new.at)?;
     let task = match &new.task {
         Some(id) => Some(ensure_task(db, scope, &project, id, new.at)?),
@@ -124,7 +124,7 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
         Step::Add { .. } | Step::Same(_) => false,
     };
     let elsewhere = steps.iter().filter(is_elsewhere).count() as u64;
-    Ok(Put::Done { ids: ids_of(&steps), added, tokens_added, elsewhere, operation })
+    Ok(Put::Done { ids: ids_of(&steps), added, tokens_added, elsewhere, operation, total_bytes: used + more })
 }
 
 /// Where a known segment is to be: out of the archive again, and where the request asks for it pinned or stashed.
@@ -195,14 +195,14 @@ fn ids_of(steps: &[Step<'_>]) -> Vec<SegmentId> {
     ids
 }
 
-pub(crate) fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<()> {
+pub(crate) fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) -> DbResult<u64> {
     let used: u64 = db
         .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
         .query_row(params![scope.space], |row| row.get(0))?;
     if more > 0 && used + more > max {
         return Err(Error::QuotaExceeded(Quota::TotalBytes { used, more, max }).into());
     }
-    Ok(())
+    Ok(used)
 }
 
 /// Adds the row of a segment.

@@ -32,7 +32,7 @@ impl SegmentStore for Sqlite {
 
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         let scope = scope.clone();
-        self.writer.write(move |db| segment::put(db, &scope, &new)).await
+        self.write_with_room(0, move |db| segment::put(db, &scope, &new)).await
     }
 
     async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {

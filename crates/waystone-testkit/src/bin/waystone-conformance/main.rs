@@ -39,7 +39,7 @@ const CHANGES_MAX: usize = 16;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let clock = Arc::new(ManualClock::unique());
-    let store = Sqlite::open(directory.path(), clock.clone())?;
+    let store = Sqlite::open(directory.path(), clock.clone(), &Limits::default())?;
     let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse()?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,0 +1,68 @@
+//! What goes when it is no longer needed, and what brings it back.
+
+use super::Engine;
+use crate::api::{CleanUp, Cleaned, CleanedUp, RestoredCheckpoint, Session};
+use crate::error::Result;
+use crate::id::{CheckpointId, SessionId};
+use crate::retention::Selection;
+use crate::store::Scope;
+
+/// Said of everything that is removed for good.
+pub(super) const OUT_OF_REACH: &str = "copies that a backup put outside of the data directory are out of reach";
+
+impl Engine {
+    /// Lists a session again that was deleted, with its checkpoints.
+    pub async fn restore_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
+        let session = self.store.restore_session(scope, id, self.clock.now()).await?;
+        Ok(Session { warnings: self.warnings(), ..session })
+    }
+
+    /// Lists a checkpoint again that was deleted or archived.
+    pub async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<RestoredCheckpoint> {
+        let restored = self.store.restore_checkpoint(scope, id, self.clock.now()).await?;
+        let (checkpoint_id, session_id) = (restored.checkpoint_id, restored.session_id);
+        Ok(RestoredCheckpoint { checkpoint_id, session_id, warnings: self.warnings() })
+    }
+
+    /// Deletes what is old, or tells what would be. `progress` is told how many sessions are done, and of how many.
+    pub async fn clean_up(
+        &self,
+        scope: &Scope,
+        request: CleanUp,
+        mut progress: impl FnMut(u64, u64) + Send,
+    ) -> Result<CleanedUp> {
+        let now = self.clock.now();
+        let selection = Selection {
+            older_than: request.older_than.map(|since| since.before(now)),
+            keep_last: request.keep_last.map(u64::from),
+            idle_since: self.limits.idle_since(now),
+            session: request.session_id,
+        };
+        if let Some(session) = &selection.session {
+            self.store.find_session(scope, session).await?;
+        }
+        let removable = self.store.list_removable(scope, &selection).await?;
+        let mut cleaned = Vec::new();
+        for (done, found) in removable.iter().enumerate() {
+            match request.dry_run {
+                true => cleaned.push(found.clone()),
+                // What was used meanwhile is left alone.
+                false => cleaned.extend(self.store.clean_session(scope, &found.session_id, &selection, now).await?),
+            }
+            progress(done as u64 + 1, removable.len() as u64);
+        }
+        let sum = |of: fn(&Cleaned) -> u64| cleaned.iter().map(of).sum();
+        Ok(CleanedUp {
+            dry_run: request.dry_run,
+            sessions: sum(|cleaned| u64::from(cleaned.whole_session)),
+            checkpoints: sum(|cleaned| cleaned.checkpoints),
+            size_bytes: sum(|cleaned| cleaned.size_bytes),
+            kept_until: self.kept_until(now),
+            warnings: self.warnings(),
+            cleaned: {
+                cleaned.truncate(CleanedUp::TOLD_MAX);
+                cleaned
+            },
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! What was deleted, removed for good: when its grace is over, at once when someone says so, or early when there is no room.
+//!
+//! Everything that is removed was archived before. First its ids are noted in a tombstone, then its rows go in one transaction, then its mirror
+//! files are written anew or unlinked, then the copies of it in backups go. A crash on the way leaves a group whose file is dirty; whoever
+//! keeps house next goes on.
+
+mod clean;
+mod relieve;
+mod remove;
+mod store;
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::json;
+use waystone_core::clock::Timestamp;
+use waystone_core::store::Scope;
+
+use super::error::{DbResult, file_error};
+use super::log::{Operation, append_and_publish, handle};
+use super::maintenance::Upkeep;
+use super::mirror;
+use crate::mirror::tombstone;
+use remove::overwriting;
+pub(crate) use remove::{recount_session, remove_rows};
+
+/// As many removed checkpoints are named in an operation.
+const IDS_TOLD_MAX: usize = 100;
+
+/// Archived checkpoints of one session that are to be removed.
+#[derive(Debug, Default)]
+pub(crate) struct Doomed {
+    space: i64,
+    session: i64,
+    session_id: String,
+    /// The session goes with them.
+    is_session: bool,
+    ids: Vec<String>,
+}
+
+impl Doomed {
+    pub(crate) fn count(&self) -> u64 {
+        self.ids.len() as u64
+    }
+}
+
+/// Which of what is archived is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Archived<'a> {
+    Session(&'a Scope, &'a str),
+    Checkpoint(&'a Scope, &'a str),
+    /// Whatever was archived first, before that time.
+    Oldest(Timestamp),
+}
+
+/// What is to be removed next, all of one session.
+pub(crate) fn find_doomed(db: &Connection, archived: Archived<'_>) -> DbResult<Option<Doomed>> {
+    match archived {
+        Archived::Session(scope, id) => find_session(db, "space = ?1 AND id = ?2", params![scope.space, id]),
+        Archived::Checkpoint(scope, id) => {
+            let condition = "c.space = ?1 AND c.id = ?2 AND c.archived_at_ms IS NOT NULL";
+            find_checkpoints(db, condition, params![scope.space, id])
+        }
+        Archived::Oldest(before) => find_oldest(db, before),
+    }
+}
+
+/// One without checkpoints goes with its files, which are dirty, as soon as those are looked at.
+fn find_session(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
+    let sql = format!(
+        "SELECT key, id, space FROM session AS s WHERE {condition} AND archived_at_ms IS NOT NULL
+             AND (EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key)
+                  OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE session = s.key))"
+    );
+    let found: Option<(i64, String, i64)> =
+        db.prepare_cached(&sql)?.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let Some((session, session_id, space)) = found else { return Ok(None) };
+    let mut statement = db.prepare_cached("SELECT id FROM checkpoint WHERE session = ?1")?;
+    let ids = statement.query_map(params![session], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(Some(Doomed { space, session, session_id, is_session: true, ids }))
+}
+
+/// Those of the first session found that has some.
+fn find_checkpoints(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
+    let sql = format!(
+        "SELECT s.key, s.id, c.id, s.space FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE {condition}"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(parameters)?;
+    let mut doomed: Option<Doomed> = None;
+    while let Some(row) = rows.next()? {
+        let (session, id): (i64, String) = (row.get(0)?, row.get(2)?);
+        let found = doomed.get_or_insert_with(Doomed::default);
+        if found.ids.is_empty() {
+            (found.session, found.session_id, found.space) = (session, row.get(1)?, row.get(3)?);
+        }
+        if found.session == session {
+            found.ids.push(id);
+        }
+    }
+    Ok(doomed)
+}
+
+/// Whole sessions, checkpoints that someone deleted, and groups of which all were archived: what was only pruned goes with its group.
+fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
+    let oldest = "key = (SELECT key FROM session WHERE archived_at_ms < ?1 ORDER BY archived_at_ms LIMIT 1)";
+    if let Some(session) = find_session(db, oldest, params![before.ms()])? {
+        return Ok(Some(session));
+    }
+    let deleted = "c.archived_why = 'deleted' AND c.archived_at_ms < ?1 AND c.session =
+        (SELECT session FROM checkpoint WHERE archived_why = 'deleted' AND archived_at_ms < ?1
+         ORDER BY archived_at_ms LIMIT 1)";
+    if let Some(checkpoints) = find_checkpoints(db, deleted, params![before.ms()])? {
+        return Ok(Some(checkpoints));
+    }
+    let pruned = "c.group_key = (SELECT p.group_key FROM checkpoint AS p
+        WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND NOT EXISTS
+            (SELECT 1 FROM checkpoint AS live
+             WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
+        ORDER BY p.archived_at_ms LIMIT 1)";
+    find_checkpoints(db, pruned, params![before.ms()])
+}
+
+/// Removes the rows of what is doomed and still archived. Returns the groups whose files are to follow.
+fn remove_doomed(
+    db: &Connection,
+    scope: &Scope,
+    doomed: &Doomed,
+    is_grace_cut: bool,
+    at: Timestamp,
+) -> DbResult<Vec<i64>> {
+    let still: Option<(String, bool)> = db
+        .prepare_cached("SELECT project, archived_at_ms IS NOT NULL FROM session WHERE key = ?1")?
+        .query_row(params![doomed.session], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((project, is_archived)) = still.filter(|(_, is_archived)| *is_archived || !doomed.is_session) else {
+        return Ok(Vec::new());
+    };
+    let mut statement = db.prepare_cached(
+        "SELECT key, id, group_key FROM checkpoint WHERE session = ?1 AND (archived_at_ms IS NOT NULL OR ?2)
+             AND id IN (SELECT value FROM json_each(?3))",
+    )?;
+    let mut rows =
+        statement.query(params![doomed.session, is_archived && doomed.is_session, json!(doomed.ids).to_string()])?;
+    let (mut keys, mut ids, mut groups) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
+    while let Some(row) = rows.next()? {
+        keys.insert(row.get(0)?);
+        ids.push(row.get::<_, String>(1)?);
+        groups.extend(row.get::<_, Option<i64>>(2)?);
+    }
+    if keys.is_empty() && !doomed.is_session {
+        return Ok(Vec::new());
+    }
+    remove_rows(db, doomed.session, &keys)?;
+    let kind = if doomed.is_session { "session.purged" } else { "checkpoint.purged" };
+    let told = &ids[..ids.len().min(IDS_TOLD_MAX)];
+    let mut payload = json!({
+        "sessionId": doomed.session_id, "projectId": project, "checkpoints": ids.len(), "checkpointIds": told,
+    });
+    if is_grace_cut {
+        payload["graceCut"] = true.into();
+    }
+    let subject = vec![handle("session", &doomed.session_id)];
+    let seq = append_and_publish(db, scope, &Operation { at, kind, project: &project, subject, payload })?;
+    if doomed.is_session {
+        groups.extend(erase_session(db, scope, doomed, &project)?);
+    }
+    for group in &groups {
+        db.prepare_cached("UPDATE checkpoint_group SET changed_seq = ?2 WHERE key = ?1")?
+            .execute(params![group, seq])?;
+    }
+    Ok(groups.into_iter().collect())
+}
+
+/// What was said of a session goes with it: in its row, which stays until its files are gone, and in the log, whose hashes hold without it.
+/// Returns its groups.
+fn erase_session(db: &Connection, scope: &Scope, doomed: &Doomed, project: &str) -> DbResult<Vec<i64>> {
+    let mut statement = db.prepare_cached("SELECT key FROM checkpoint_group WHERE session = ?1")?;
+    let groups: Vec<i64> = statement.query_map(params![doomed.session], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let sql = match groups.is_empty() {
+        true => "DELETE FROM session WHERE key = ?1",
+        false => {
+            "UPDATE session SET name = NULL, tags = '[]', workflow = NULL, critical_keys = '[]', context_rules = '[]'
+             WHERE key = ?1"
+        }
+    };
+    db.prepare_cached(sql)?.execute(params![doomed.session])?;
+    let erased = db
+        .prepare_cached(
+            "UPDATE operation SET payload = NULL
+             WHERE space = ?1 AND project = ?2 AND kind IN ('session.updated', 'session.marked', 'session.unmarked', 'session.ruled')
+                 AND payload IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(subject) WHERE value = ?3)",
+        )?
+        .execute(params![scope.space, project, handle("session", &doomed.session_id)])?;
+    if erased > 0 {
+        db.prepare_cached(
+            "UPDATE event SET payload = json_object('sessionId', ?2, 'projectId', ?3)
+             WHERE space = ?1 AND kind IN ('session.updated', 'session.marked', 'session.unmarked', 'session.ruled')
+                 AND payload ->> '$.sessionId' = ?2",
+        )?
+        .execute(params![scope.space, doomed.session_id, project])?;
+    }
+    Ok(groups)
+}
+
+impl Upkeep {
+    /// Removes what is doomed from the database, its files and the backups. Returns how many checkpoints went; nothing if there was none.
+    pub(crate) fn remove(
+        &mut self,
+        scope: &Scope,
+        archived: Archived<'_>,
+        is_grace_cut: bool,
+        at: Timestamp,
+    ) -> DbResult<Option<u64>> {
+        let Some(doomed) = find_doomed(self.db()?, archived)? else { return Ok(None) };
+        let directory = self.directory.clone();
+        let scope = Scope { space: doomed.space, ..scope.clone() };
+        let turn = mirror::take_turn(&directory)?;
+        tombstone::add(&directory, &doomed.session_id, doomed.ids.iter().map(String::as_str))
+            .map_err(|error| file_error(&directory.tombstones(), &error))?;
+        let groups = self.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)))?;
+        let groups = groups.ok_or_else(super::error::busy)?;
+        let mut mirrored = Vec::new();
+        for group in groups {
+            let snapshot = self.db()?.unchecked_transaction()?;
+            mirrored.extend(mirror::write(&directory, &snapshot, group, at, &turn)?);
+        }
+        self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
+        Ok(Some(doomed.count()))
+    }
+
+    /// Removes all that was archived before that time.
+    pub(crate) fn remove_expired(&mut self, before: Timestamp, now: Timestamp) -> DbResult<()> {
+        let scope = Scope::local("maintenance");
+        while self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

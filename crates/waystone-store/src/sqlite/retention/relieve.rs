@@ -1,0 +1,166 @@
+//! Room made: sessions that no one uses are deleted, and when the quota or the disk is nearly used up, what was deleted goes before its time.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use rusqlite::{OptionalExtension, params};
+use waystone_core::Limits;
+use waystone_core::clock::Timestamp;
+use waystone_core::id::SessionId;
+use waystone_core::retention::Selection;
+use waystone_core::store::Scope;
+
+use super::{Archived, clean};
+use crate::platform::{create_private_file, disk_bytes, free_bytes};
+use crate::sqlite::error::{DbResult, unreadable};
+use crate::sqlite::maintenance::{Upkeep, checkpoint};
+use crate::sqlite::{segment, session};
+
+const HOUR_MS: i64 = 60 * 60 * 1000;
+/// So many segments go at once.
+const SEGMENTS: usize = 100;
+const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
+/// The reserve takes no more than this part of the disk, and leaves as much free again.
+const RESERVE_PART: u64 = 100;
+
+impl Upkeep {
+    /// Deletes sessions that no one has used for so long. Their files follow.
+    pub(crate) fn retire(&mut self, now: Timestamp) -> DbResult<()> {
+        let idle_since = self.limits.idle_since(now);
+        let selection = Selection { older_than: None, keep_last: None, idle_since, session: None };
+        let scope = Scope::local("maintenance");
+        for found in clean::list_removable(self.db()?, &scope, &selection)? {
+            let id = found.session_id;
+            if self.in_turn(|db| clean::clean_session(db, &scope, &id, &selection, now))?.flatten().is_some() {
+                tracing::info!(session = %id, "a session that was not used for long is deleted; it can be restored");
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was deleted, oldest first, and then sessions that were not used for longest, when the store is nearly full.
+    pub(crate) fn relieve(&mut self) -> DbResult<()> {
+        let percent =
+            |percent: u64, max: u64| u64::try_from(u128::from(max) * u128::from(percent) / 100).unwrap_or(max);
+        let (used, max) = (self.used()?, self.limits.total_bytes_max);
+        self.warn_of_use(used >= percent(Limits::WARNED_PERCENT, max), used);
+        if used <= percent(Limits::RELIEVED_PERCENT, max) {
+            return Ok(());
+        }
+        let (target, now) = (percent(Limits::RELIEVED_TO_PERCENT, max), self.clock.now());
+        while self.used()? > target && self.remove_archived(now)? {}
+        while self.used()? > target && self.is_time_believed()? && self.remove_idle(now)? {}
+        Ok(())
+    }
+
+    /// Once when it begins, and once when it is over.
+    fn warn_of_use(&mut self, is_nearly_full: bool, used: u64) {
+        if is_nearly_full && !self.is_nearly_full {
+            let max = self.limits.total_bytes_max;
+            tracing::warn!(used, max, "what is kept comes near to WAYSTONE_MAX_TOTAL_BYTES");
+        }
+        self.is_nearly_full = is_nearly_full;
+    }
+
+    fn used(&mut self) -> DbResult<u64> {
+        Ok(self.db()?.query_row("SELECT sum(size_bytes) FROM space", [], |row| row.get(0))?)
+    }
+
+    /// Removes some of what was deleted, before its grace is over. False when there is nothing.
+    fn remove_archived(&mut self, now: Timestamp) -> DbResult<bool> {
+        let (scope, any) = (Scope::local("maintenance"), Timestamp::from_ms(i64::MAX));
+        if let Some(checkpoints) = self.remove(&scope, Archived::Oldest(any), true, now)? {
+            tracing::warn!(checkpoints, "deleted checkpoints are removed before their grace is over, to make room");
+            return Ok(true);
+        }
+        let segments = self.in_turn(|db| segment::purge(db, any, SEGMENTS, now))?.unwrap_or(0);
+        if segments > 0 {
+            tracing::warn!(segments, "deleted segments are removed before their grace is over, to make room");
+        }
+        Ok(segments > 0)
+    }
+
+    /// Deletes and removes the session that was not used for longest, if it was not saved in the last hour. False when there is none.
+    fn remove_idle(&mut self, now: Timestamp) -> DbResult<bool> {
+        let found: Option<(i64, String)> = self
+            .db()?
+            .prepare_cached(
+                "SELECT space, id FROM session AS s WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1
+                     AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key AND created_at_ms >= ?1)
+                 ORDER BY last_accessed_at_ms LIMIT 1",
+            )?
+            .query_row(params![now.ms() - HOUR_MS], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((space, id)) = found else { return Ok(false) };
+        let scope = Scope { space, ..Scope::local("maintenance") };
+        let session: SessionId = id.parse().map_err(|error| unreadable("a session's id", error))?;
+        let is_archived = self.in_turn(|db| {
+            // It may have been used since.
+            let is_idle = session::find(db, &scope, &session)?.last_accessed_at.ms() < now.ms() - HOUR_MS;
+            if is_idle { session::archive(db, &scope, &session, now).map(|_| true) } else { Ok(false) }
+        })?;
+        if is_archived != Some(true) {
+            return Ok(is_archived.is_some());
+        }
+        self.remove(&scope, Archived::Session(&scope, &id), true, now)?;
+        tracing::warn!(session = id, "a session that was not used for longest is removed, to make room");
+        Ok(true)
+    }
+
+    /// Gives room on the disk back: the log, what has expired, and what was deleted, until there is as much as is needed. Live data never
+    /// goes.
+    pub(crate) fn free_disk(&mut self, needed: u64) -> DbResult<()> {
+        // Freeing takes room itself.
+        let had_reserve = fs::remove_file(self.directory.reserve()).is_ok();
+        let freed = self.free(needed.max(2 * RESERVE_BYTES));
+        if had_reserve && let Err(error) = write_zeros(&self.directory.reserve(), self.reserve_bytes()) {
+            tracing::warn!(%error, "what was set aside for a full disk could not be set aside again");
+            let _ = fs::remove_file(self.directory.reserve());
+        }
+        freed
+    }
+
+    fn free(&mut self, needed: u64) -> DbResult<()> {
+        self.locked(|db| checkpoint(db, "TRUNCATE"))?;
+        self.expire()?;
+        let now = self.clock.now();
+        while self.free_bytes()? < needed && self.remove_archived(now)? {
+            self.locked(|db| checkpoint(db, "TRUNCATE"))?;
+        }
+        Ok(())
+    }
+
+    /// What can be written: on the disk, and inside of the database, where it is written first.
+    fn free_bytes(&mut self) -> DbResult<u64> {
+        let inside: u64 = self.db()?.query_row(
+            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(free_bytes(self.directory.root()).unwrap_or(u64::MAX).saturating_add(inside))
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        RESERVE_BYTES.min(disk_bytes(self.directory.root()).unwrap_or(0) / RESERVE_PART)
+    }
+
+    /// Sets room aside that can be given up when the disk is full, so that freeing can commit.
+    pub(crate) fn keep_reserve(&self) -> io::Result<()> {
+        let (path, size) = (self.directory.reserve(), self.reserve_bytes());
+        if path.exists() || free_bytes(self.directory.root())? < RESERVE_PART * size {
+            return Ok(());
+        }
+        let kept = write_zeros(&path, size);
+        if kept.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        kept
+    }
+}
+
+fn write_zeros(path: &Path, size: u64) -> io::Result<()> {
+    let mut file = create_private_file(path)?;
+    file.write_all(&vec![0; usize::try_from(size).unwrap_or_default()])?;
+    file.sync_all()
+}

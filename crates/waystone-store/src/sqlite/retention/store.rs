@@ -1,0 +1,110 @@
+//! The part of the store that is about what goes. What takes long, or files, is done as housekeeping does it.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use waystone_core::api::{Checkpoint, Cleaned, Session};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::{CheckpointId, SessionId};
+use waystone_core::retention::Selection;
+use waystone_core::store::{RetentionStore, Scope};
+use waystone_core::{Error, Result};
+
+use super::{Archived, clean};
+use crate::mirror::tombstone;
+use crate::sqlite::error::{DbResult, file_error};
+use crate::sqlite::maintenance::Upkeep;
+use crate::sqlite::{Sqlite, checkpoint, mirror, session};
+
+impl Sqlite {
+    /// Does what housekeeping does, because someone asked for it: what is done is durable then.
+    pub(in crate::sqlite) async fn keep_house<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Upkeep) -> DbResult<T> + Send + 'static,
+    ) -> Result<T> {
+        let (directory, clock, limits) = (self.directory.clone(), Arc::clone(&self.clock), self.limits.clone());
+        let done = tokio::task::spawn_blocking(move || {
+            let mut upkeep = Upkeep::on_demand(directory, clock, limits)?;
+            Ok(work(&mut upkeep)?)
+        });
+        done.await.map_err(|error| Error::broken(error.to_string()))?
+    }
+
+    /// What is there again was not removed. There is a tombstone only where a removal broke off.
+    async fn take_tombstones_away(&self, session: SessionId, ids: Vec<String>) -> Result<()> {
+        let directory = self.directory.clone();
+        let work = move || -> DbResult<()> {
+            let failed = |error: io::Error| file_error(&directory.tombstones(), &error);
+            let removed = tombstone::read(&directory, session.as_str()).map_err(failed)?;
+            if ids.iter().any(|id| removed.contains(id)) {
+                let _turn = mirror::take_turn(&directory)?;
+                tombstone::take_away(&directory, session.as_str(), ids.iter().map(String::as_str)).map_err(failed)?;
+            }
+            Ok(())
+        };
+        Ok(tokio::task::spawn_blocking(work).await.map_err(|error| Error::broken(error.to_string()))??)
+    }
+}
+
+#[async_trait]
+impl RetentionStore for Sqlite {
+    async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let restored = self.writer.write(move |db| checkpoint::restore(db, &scope, &id, at)).await?;
+        let ids = vec![restored.checkpoint_id.as_str().to_owned()];
+        self.take_tombstones_away(restored.session_id.clone(), ids).await?;
+        Ok(restored)
+    }
+
+    async fn restore_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let (restored, ids) = self.writer.write(move |db| session::restore(db, &scope, &id, at)).await?;
+        self.take_tombstones_away(restored.id.clone(), ids).await?;
+        Ok(restored)
+    }
+
+    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<()> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let purge = move |upkeep: &mut Upkeep| match upkeep.remove(
+            &scope,
+            Archived::Checkpoint(&scope, id.as_str()),
+            false,
+            at,
+        )? {
+            Some(_) => Ok(()),
+            None => Err(Error::CheckpointNotFound(id).into()),
+        };
+        self.keep_house(purge).await
+    }
+
+    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let purge = move |upkeep: &mut Upkeep| {
+            let removed = upkeep.remove(&scope, Archived::Session(&scope, id.as_str()), false, at)?;
+            Ok(removed.ok_or(Error::SessionNotFound(id))?)
+        };
+        self.keep_house(purge).await
+    }
+
+    async fn list_removable(&self, scope: &Scope, selection: &Selection) -> Result<Vec<Cleaned>> {
+        let (scope, selection) = (scope.clone(), selection.clone());
+        self.readers.read(move |db| clean::list_removable(db, &scope, &selection)).await
+    }
+
+    async fn clean_session(
+        &self,
+        scope: &Scope,
+        session: &SessionId,
+        selection: &Selection,
+        at: Timestamp,
+    ) -> Result<Option<Cleaned>> {
+        let (scope, session, selection) = (scope.clone(), session.clone(), selection.clone());
+        let cleaned = self.writer.write(move |db| clean::clean_session(db, &scope, &session, &selection, at)).await?;
+        let Some((cleaned, groups)) = cleaned else { return Ok(None) };
+        for group in groups {
+            self.mirror_deletion(Some(group), at).await?;
+        }
+        Ok(Some(cleaned))
+    }
+}
