@@ -4,6 +4,7 @@
 //! are what people and models read as descriptions, so they speak to users. A request that can be wrong as a whole has a `check`,
 //! which the engine calls first.
 
+mod backup;
 mod checkpoint;
 mod diff;
 mod doctor;
@@ -25,6 +26,7 @@ mod transcript;
 mod usage;
 mod view;
 
+pub use backup::BackedUp;
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,
     SaveCheckpoint, SaveStatus, SavedCheckpoint,

@@ -1,5 +1,6 @@
 //! The engine: one method for each thing a client can ask for. The methods are in one file per noun.
 
+mod backup;
 mod checkpoint;
 mod doctor;
 mod event;

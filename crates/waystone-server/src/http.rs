@@ -2,6 +2,7 @@
 //!
 //! Every answer that is not a success is our error object, whoever refused: extractors, the guard, or the engine.
 
+mod backup;
 mod checkpoint;
 mod docs;
 mod event;
@@ -58,6 +59,7 @@ fn routes() -> Vec<Route> {
     routes.extend(task::routes());
     routes.extend(operation::routes());
     routes.extend(retention::routes());
+    routes.extend(backup::routes());
     routes.extend(event::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());

@@ -79,6 +79,16 @@ impl DataDirectory {
         self.root.join(CONTEXTS)
     }
 
+    /// Where copies of the database are that are made by themselves.
+    pub(crate) fn backups(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
+    /// Where a copy is that was made at that time. Their names are in the order of their times.
+    pub(crate) fn backup(&self, at: Timestamp) -> PathBuf {
+        self.backups().join(name_of(at))
+    }
+
     /// Room that is set aside for when there is none.
     pub(crate) fn reserve(&self) -> PathBuf {
         self.root.join("reserve")
@@ -91,8 +101,7 @@ impl DataDirectory {
 
     /// Where damaged files are kept that were set aside at that time.
     pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
-        let time: String = at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-        self.root.join("damaged").join(time)
+        self.root.join("damaged").join(name_of(at))
     }
 
     /// Where a database is made anew, with its log beside it.
@@ -105,12 +114,13 @@ impl DataDirectory {
         self.root.join("rebuilt.db")
     }
 
-    pub(crate) fn has_mirrors(&self) -> bool {
-        match self.contexts().read_dir() {
-            Ok(mut sessions) => sessions.next().is_some(),
+    /// Whether there are files or backups from which a database could be brought back.
+    pub(crate) fn has_copies(&self) -> bool {
+        [self.contexts(), self.backups()].iter().any(|folder| match folder.read_dir() {
+            Ok(mut entries) => entries.next().is_some(),
             // What cannot be looked into is not empty for all we know.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
+        })
     }
 
     pub(crate) fn run(&self) -> PathBuf {
@@ -120,6 +130,10 @@ impl DataDirectory {
     fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
+}
+
+fn name_of(at: Timestamp) -> String {
+    at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect()
 }
 
 /// A log over this size is set aside, and the one set aside before is replaced.

@@ -4,6 +4,7 @@
 //! best comes in with each call.
 
 mod background;
+mod backup;
 mod directory;
 mod lock;
 mod maintenance;
@@ -15,7 +16,7 @@ mod sqlite;
 use std::path::PathBuf;
 
 pub use directory::open_log;
-pub use repair::{Repaired, repair};
+pub use repair::{Repaired, repair, restore_from};
 pub use sqlite::Sqlite;
 
 /// Why a data directory cannot be used. What to do about it is its hint.
@@ -39,6 +40,8 @@ pub enum OpenError {
     Full { path: PathBuf },
     #[error("{path} cannot be used: {message}")]
     Database { path: PathBuf, message: String },
+    #[error("{path} is no backup that can be used: {message}")]
+    Backup { path: PathBuf, message: String },
     #[error("{path} could not be brought back: {message}")]
     Unrepaired { path: PathBuf, message: String },
 }
@@ -57,6 +60,9 @@ impl OpenError {
             Self::Lost { .. } => "bring it back with `waystone doctor --repair`",
             Self::Full { .. } => "free some room and try again",
             Self::Database { .. } => "`waystone doctor --repair` brings back what was saved",
+            Self::Backup { .. } => {
+                "name the directory that `waystone backup` made, or one in backups/ of a data directory"
+            }
             Self::Unrepaired { .. } => "nothing was lost by it; try again",
         };
         hint.to_owned()

@@ -28,6 +28,8 @@ pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
 fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
     let (mut is_holder, begun) = (false, Instant::now());
     let mut expired_at: Option<Instant> = None;
+    // Broken off at the end, whatever it has done; the next holder begins anew.
+    let mut backup = None;
     while stop.wait(ROUND) {
         is_holder = is_holder || take(lock);
         if !is_holder {
@@ -48,9 +50,14 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             && warn("what was deleted could not be removed", upkeep.purge())
         {
             warn("no room could be set aside", upkeep.keep_reserve());
+            match upkeep.begin_backup() {
+                Ok(begun) => backup = begun.or(backup),
+                Err(error) => tracing::warn!(%error, "no backup could be begun; it is tried again"),
+            }
             expired_at = Some(Instant::now());
         }
     }
+    drop(backup);
     if is_holder || take(lock) {
         let begun = Instant::now();
         let is_over = || begun.elapsed() > LAST_ROUND_MAX;

@@ -1,4 +1,4 @@
-//! A database brought back from its mirror files, by a process that has the directory alone.
+//! A database brought back from its mirror files and a backup, or a backup put in its place, by a process that has the directory alone.
 //!
 //! The new database is made beside the damaged one and takes its place at the end. A crash on the way leaves what was there, or a
 //! finished one that the next repair puts in place.
@@ -11,17 +11,20 @@ use waystone_core::api::Finding;
 use waystone_core::clock::{Clock, Timestamp};
 
 use crate::OpenError;
-use crate::directory::DataDirectory;
+use crate::backup;
+use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
 use crate::platform::{create_private_dir, sync_directory};
-use crate::sqlite::{import_files, why_unusable};
+use crate::sqlite::{Base, import_files, why_unusable, why_unusable_copy};
 
 /// What was done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Repaired {
     /// Why the database was replaced, if it was.
     pub damage: Option<String>,
-    /// Where the damaged one is now.
+    /// The backup that it began with, if it did.
+    pub backup: Option<PathBuf>,
+    /// Where what was there is now.
     pub set_aside: Option<PathBuf>,
     pub findings: Vec<Finding>,
 }
@@ -37,21 +40,101 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
         finish(&directory, now).map_err(unusable)?;
     }
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory.database(), None, now, progress)?;
-        return Ok(Repaired { damage: None, set_aside: None, findings });
+        let findings = import_files(&directory, &directory.database(), &Base::Itself, now, progress)?;
+        return Ok(Repaired { findings, ..Repaired::default() });
     };
+    let fresh = begin(&directory)?;
+    let backup = take_backup(&directory, &fresh, now)?;
+    let base = Base::Damaged { database: &directory.database(), backup: backup.as_deref() };
+    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    end(&directory, &fresh).map_err(unusable)?;
+    let set_aside = put_in_place(&directory, now).map_err(unusable)?;
+    Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
+}
+
+/// Puts a backup in the place of what is there, which is set aside with its files.
+pub fn restore_from(
+    root: &Path,
+    from: &Path,
+    clock: &Arc<dyn Clock>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repaired, OpenError> {
+    let bad = |message: &str| OpenError::Backup { path: from.to_owned(), message: message.to_owned() };
+    let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
+    let source = source.canonicalize().map_err(|error| bad(&error.to_string()))?;
+    let directory = DataDirectory::prepare(root)?;
+    if source == directory.database() {
+        return Err(bad("it is the data directory itself"));
+    }
+    let _alone = take_alone(&directory)?;
+    let now = clock.now();
+    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+    let fresh = begin(&directory)?;
+    if let Some(damage) = why_unusable_copy(&source, &fresh.database(), now)? {
+        fs::remove_dir_all(fresh.root()).map_err(unusable)?;
+        return Err(bad(&damage));
+    }
+    let base = Base::Backup(&source);
+    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    end(&directory, &fresh).map_err(unusable)?;
+    // Files first: with them beside it, a repair would take in what came after the backup.
+    set_files_aside(&directory, now).map_err(unusable)?;
+    let set_aside = put_in_place(&directory, now).map_err(unusable)?;
+    Ok(Repaired { backup: Some(source), set_aside, findings, ..Repaired::default() })
+}
+
+/// An empty place in which a database is made.
+fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
+    let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = directory.rebuild();
     if fresh.root().exists() {
         fs::remove_dir_all(fresh.root()).map_err(unusable)?;
     }
     create_private_dir(fresh.root()).map_err(unusable)?;
-    let findings = import_files(&directory, &fresh.database(), Some(&directory.database()), now, progress)?;
-    check_copy(&fresh).map_err(unusable)?;
-    fs::rename(fresh.database(), directory.rebuilt()).map_err(unusable)?;
-    fs::remove_dir_all(fresh.root()).map_err(unusable)?;
-    sync_directory(directory.root()).map_err(unusable)?;
-    let set_aside = put_in_place(&directory, now).map_err(unusable)?;
-    Ok(Repaired { damage: Some(damage), set_aside, findings })
+    Ok(fresh)
+}
+
+/// The database that was made is whole: it is about to take the place of another.
+fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> {
+    check_copy(fresh)?;
+    fs::rename(fresh.database(), directory.rebuilt())?;
+    fs::remove_dir_all(fresh.root())?;
+    sync_directory(directory.root())
+}
+
+/// Begins with the newest backup that is whole. Returns which one that is.
+fn take_backup(directory: &DataDirectory, fresh: &DataDirectory, at: Timestamp) -> Result<Option<PathBuf>, OpenError> {
+    let unusable = |error| OpenError::Unusable { path: directory.backups(), error };
+    for path in backup::list(directory).map_err(unusable)? {
+        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), at)? else {
+            return Ok(Some(path));
+        };
+        tracing::warn!(path = %path.display(), damage, "a backup cannot be used");
+        for file in fresh.database_files() {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unusable(error)),
+                _ => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Moves every mirror file to where it can be looked at. What stands there of what was removed stays.
+fn set_files_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
+    let entries = match fs::read_dir(directory.contexts()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let aside = directory.damaged(at).join(CONTEXTS);
+    for entry in entries {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| path != directory.tombstones()) {
+            create_private_dir(&aside)?;
+            fs::rename(&path, aside.join(name))?;
+        }
+    }
+    sync_directory(&directory.contexts())
 }
 
 /// Ends what a repair that died had begun. As long as the damaged database is where it was, it may hold more than what was made of it.

@@ -1,6 +1,7 @@
 //! The store on SQLite: one writer thread, a few readers beside it, and the locks that keep processes out of each
 //! other's way. What each method does is in the file of its noun.
 
+mod backup;
 mod checkpoint;
 mod clock;
 mod columns;
@@ -57,14 +58,14 @@ use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::platform::free_bytes;
 use connection::open_reader;
-pub(crate) use damage::why_unusable;
+pub(crate) use damage::{why_unusable, why_unusable_copy};
 use doctor::Diagnosis;
 use error::{DbResult, file_error};
 use event::EventWatch;
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
-pub(crate) use rebuild::import_files;
+pub(crate) use rebuild::{Base, import_files};
 use search::Corpora;
 use writer::Writer;
 

@@ -1,5 +1,6 @@
 //! The command line: what a person types, and what is printed. Tables for people, `--json` with the wire's fields.
 
+mod backup;
 mod checkpoint;
 mod config;
 mod diff;
@@ -94,6 +95,10 @@ pub(crate) enum OnStore {
         after_help = "A session's newest checkpoint and those with a name, a tag or a branch are kept. What is deleted can be restored for 7 days."
     )]
     Cleanup(retention::CleanUpArguments),
+    /// Copy all that is kept, while others go on
+    Backup(backup::Backup),
+    /// Put a backup in the place of all that is kept; no other process may have the data directory open
+    RestoreFrom(backup::RestoreFrom),
     /// Show what is kept, where, and who uses it
     Status,
     /// Check both copies of everything that is kept, and heal each from the other
@@ -152,6 +157,7 @@ fn manual(program: clap::Command) -> clap::Command {
 pub(crate) fn prepare(command: &OnStore, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
     match command {
         OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),
+        OnStore::RestoreFrom(command) => backup::restore(command, root, clock),
         _ => Ok(Vec::new()),
     }
 }
@@ -188,6 +194,9 @@ pub(crate) async fn run(
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Hook(hook) => hook::run(hook, engine, scope).await,
         OnStore::Cleanup(arguments) => retention::run(arguments, engine, scope, &out).await,
+        OnStore::Backup(backup) => backup::run(backup, engine, scope, &out).await,
+        // What was put in place is looked at; housekeeping writes its files anew.
+        OnStore::RestoreFrom(_) => doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }

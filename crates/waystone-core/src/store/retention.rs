@@ -1,9 +1,9 @@
-//! The part of the boundary that is about what goes: deleted, brought back, removed for good.
+//! The part of the boundary that is about what goes and what is kept aside: deleted, brought back, removed for good, copied.
 
 use async_trait::async_trait;
 
 use super::Scope;
-use crate::api::{Checkpoint, Cleaned, Session};
+use crate::api::{BackedUp, Checkpoint, Cleaned, Session};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{CheckpointId, SessionId};
@@ -23,6 +23,9 @@ pub trait RetentionStore: Send + Sync {
 
     /// Removes an archived session for good, from every copy that is within reach. Returns how many checkpoints went with it.
     async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64>;
+
+    /// Copies all that is kept into a directory of its own, while others go on.
+    async fn back_up(&self, scope: &Scope, directory: Option<&str>, at: Timestamp) -> Result<BackedUp>;
 
     /// What a cleanup would take, session by session.
     async fn list_removable(&self, scope: &Scope, selection: &Selection) -> Result<Vec<Cleaned>>;

@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 46] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 47] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -49,6 +49,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 46] = [
     ("restore_session", true, None, Some("session restore")),
     ("restore_checkpoint", true, None, Some("checkpoint restore")),
     ("clean_up", true, None, Some("cleanup")),
+    ("back_up", true, None, Some("backup")),
     ("list_events", true, None, None),
     ("status", true, None, Some("status")),
     ("check_copies", false, None, Some("doctor")),

@@ -48,6 +48,13 @@ pub(crate) fn open_untouched(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// For a copy that no one else has open. It is a file by itself: there is no log beside it.
+pub(crate) fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    db.execute_batch("PRAGMA synchronous = EXTRA;")?;
+    Ok(db)
+}
+
 /// For reads beside the writer. It may write to the shared index of the log, but never to the database.
 pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;

@@ -26,31 +26,33 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
     Ok(search::mark_all_stale(db)?)
 }
 
-/// Numbers go on after the highest one found. Operations before that are gone, so another chain begins.
-pub(crate) fn continue_numbers(db: &Connection) -> DbResult<()> {
-    db.execute_batch(
-        "UPDATE space AS p SET row_seq = max(row_seq,
+/// Numbers go on after the highest one found: of rows and operations those that are `known`, or in this database. Where operations before that
+/// are gone, or the database took the place of another, another chain begins.
+pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: bool) -> DbResult<()> {
+    db.execute(
+        "UPDATE space AS p SET row_seq = max(row_seq, ?1,
              (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
              (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space),
              (SELECT coalesce(max(seq), 0) FROM segment WHERE space = p.space),
-             (SELECT coalesce(max(seq), 0) FROM snapshot WHERE space = p.space));",
+             (SELECT coalesce(max(seq), 0) FROM snapshot WHERE space = p.space))",
+        params![known.0],
     )?;
     let highest: i64 = db.query_row(
-        "SELECT max((SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
+        "SELECT max(?1, (SELECT max(operation_seq) FROM space), (SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
                     (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint),
                     (SELECT coalesce(max(entered_seq), 0) FROM segment), (SELECT coalesce(max(seq), 0) FROM collection),
                     (SELECT coalesce(max(operation), 0) FROM segment_change))",
-        [],
+        params![known.1],
         |row| row.get(0),
     )?;
     let changed = db.execute(
         "UPDATE space SET operation_seq = ?1, operation_hash = randomblob(32), event_seq = max(event_seq, ?1)
-         WHERE operation_seq < ?1",
-        params![highest],
+         WHERE operation_seq < ?1 OR ?2",
+        params![highest, is_replaced],
     )?;
     if changed > 0 {
         db.execute(
-            "INSERT INTO chain (space, first_seq, genesis) SELECT space, operation_seq + 1, operation_hash FROM space",
+            "INSERT OR REPLACE INTO chain (space, first_seq, genesis) SELECT space, operation_seq + 1, operation_hash FROM space",
             [],
         )?;
     }

@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use waystone_core::clock::Timestamp;
 
 use super::connection::open_untouched;
-use super::migration::{VERSION, cannot_open, is_confirmed, known_schema, schema, version};
+use super::migration::{VERSION, cannot_open, is_confirmed, known_schema, make, schema, version};
 use crate::OpenError;
 use crate::directory::DataDirectory;
+use crate::platform::open_private_file;
 
 /// Why the database must be replaced; `None` when it can be used. One of a newer version, or one that cannot be looked at just now, is
 /// an error, and not touched.
@@ -33,6 +36,33 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
         Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
         Err(error) => Err(cannot_open(&path, &error)),
     }
+}
+
+/// Makes a copy of a database in a file of its own, with the present schema. Says why it cannot be used, if so.
+pub(crate) fn why_unusable_copy(from: &Path, to: &Path, at: Timestamp) -> Result<Option<String>, OpenError> {
+    open_private_file(to).map_err(|error| OpenError::Unusable { path: to.to_owned(), error })?;
+    let copy = || -> rusqlite::Result<Result<(), u32>> {
+        let db = open_untouched(from)?;
+        let found = version(&db)?;
+        if found > VERSION && is_confirmed(&db, found)? {
+            return Ok(Err(found));
+        }
+        // Nothing of it changes, but SQLite takes it for a write.
+        db.pragma_update(None, "query_only", false)?;
+        db.execute("VACUUM INTO ?1", params![to.display().to_string()])?;
+        Ok(Ok(()))
+    };
+    match copy() {
+        Ok(Err(found)) => return Err(OpenError::Newer { path: from.to_owned(), found, known: VERSION }),
+        Ok(Ok(())) => {}
+        Err(error) => return Ok(Some(error.to_string())),
+    }
+    match make(to, at) {
+        Err(OpenError::Database { message, .. }) => return Ok(Some(message)),
+        made => made?,
+    }
+    let damage = open_untouched(to).and_then(|db| damage(&db));
+    Ok(damage.unwrap_or_else(|error| Some(error.to_string())))
 }
 
 /// Whether an error tells of the database, and not of the moment.

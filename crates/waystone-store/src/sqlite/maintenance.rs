@@ -1,6 +1,7 @@
 //! What housekeeping does in the database. When it does so is in [`crate::maintenance`].
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
 use waystone_core::{Error, GRACE_DAYS, Limits};
 
+use super::backup::{Copy, Copying};
 use super::clock::is_believed;
 use super::connection::{BUSY_MAX, open_writer};
-use super::error::DbResult;
+use super::error::{DbResult, file_error};
 use super::garbage;
 use super::mirror;
 use super::search;
@@ -19,6 +21,7 @@ use super::segment;
 use super::usage;
 use super::view;
 use crate::OpenError;
+use crate::backup::is_due;
 use crate::directory::DataDirectory;
 use crate::lock::lock_within;
 use crate::platform::open_private_file;
@@ -178,6 +181,19 @@ impl Upkeep {
             }
         }
         Ok(())
+    }
+
+    /// Begins the copy of a day, if there is none yet and something to copy.
+    pub(crate) fn begin_backup(&mut self) -> DbResult<Option<Copying>> {
+        let now = self.clock.now();
+        let failed = |directory: &DataDirectory, error: io::Error| file_error(&directory.backups(), &error);
+        let is_due = is_due(&self.directory, now).map_err(|error| failed(&self.directory, error))?;
+        let newest: i64 = self.db()?.query_row("SELECT max(operation_seq) FROM space", [], |row| row.get(0))?;
+        if !is_due || newest == 0 {
+            return Ok(None);
+        }
+        let copy = Copy::new(&self.directory, None, now)?;
+        Ok(Some(Copying::start(copy).map_err(|error| failed(&self.directory, error))?))
     }
 
     /// Writes the files of groups that had changed at the beginning, until all are written or it `is_over`. Between pages the log is

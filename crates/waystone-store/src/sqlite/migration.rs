@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
+use super::backup::Copy;
 use super::connection::{open_empty, open_new, open_untouched};
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -40,7 +41,7 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     let path = directory.database();
     if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
         // A fresh database beside what is left of another would hide all that was saved.
-        let is_lost = directory.has_mirrors() || directory.rebuilt().exists();
+        let is_lost = directory.has_copies() || directory.rebuilt().exists();
         return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
     let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
@@ -54,6 +55,16 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
 pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
     let path = directory.database();
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
+    if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+        // What a newer version makes of it an older one cannot read.
+        let copied = Copy::new(directory, None, now).and_then(|copy| copy.make());
+        copied.map_err(|error| match has_room(&path) {
+            true => {
+                OpenError::Database { path: path.clone(), message: format!("it could not be copied first: {error}") }
+            }
+            false => OpenError::Full { path: path.clone() },
+        })?;
+    }
     make(&path, now)?;
     sync_directory(directory.root()).map_err(unusable)?;
     // Folders above it may have been made with it. Some belong to others and cannot be synced by us; those were there before.

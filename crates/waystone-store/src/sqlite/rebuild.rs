@@ -4,33 +4,43 @@
 mod group;
 mod salvage;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::json;
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
 use waystone_core::api::{Finding, FindingKind};
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
-use super::connection::open_writer;
+use super::connection::{open_untouched, open_writer};
 use super::counter::{continue_numbers, recount};
-use super::error::DbResult;
+use super::error::{DbResult, file_error};
 use super::log::{Operation, append};
 use super::maintenance::checkpoint;
 use super::migration::{has_room, make};
-use super::retention::remove_rows;
+use super::retention::remove_again;
 use crate::OpenError;
-use crate::directory::DataDirectory;
+use crate::directory::{CONTEXTS, DATABASE, DataDirectory};
 use crate::mirror::tombstone::{self, Removed};
-use crate::mirror::{Columns, Group, list_files, read_file};
+use crate::mirror::{Columns, Group, list_files, read_file, remove};
+
+/// What a database is made from besides the mirror files.
+pub(crate) enum Base<'a> {
+    /// It is the one in use, and only gets what it lacks.
+    Itself,
+    /// It takes the place of one that is damaged, and began as a copy of a backup, if there was a good one.
+    Damaged { database: &'a Path, backup: Option<&'a Path> },
+    /// It is the copy of a backup, and the files are not taken in.
+    Backup(&'a Path),
+}
 
 /// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
-/// far as it is not there.
+/// far as it is not there. Begins the numbers and the log of what takes the place of another above all that is known.
 pub(crate) fn import_files(
     directory: &DataDirectory,
     database: &Path,
-    damaged: Option<&Path>,
+    base: &Base<'_>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
@@ -42,9 +52,16 @@ pub(crate) fn import_files(
     let db = open_writer(database).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
     let removed = tombstone::read_all(directory).map_err(|error| failed(&error))?;
-    let mut import =
-        Import { db: &db, removed, sessions: HashMap::new(), seqs: HashMap::new(), findings: Vec::new(), restored: 0 };
-    import.run(directory, damaged, at, progress).map_err(|error| failed(&error))?;
+    let mut import = Import {
+        db: &db,
+        removed,
+        sessions: HashMap::new(),
+        seqs: HashMap::new(),
+        changed: 0,
+        findings: Vec::new(),
+        restored: 0,
+    };
+    import.run(directory, base, at, progress).map_err(|error| failed(&error))?;
     let findings = std::mem::take(&mut import.findings);
     db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
     // Only the file itself takes the place of another: all of it must be there.
@@ -78,6 +95,8 @@ struct Import<'a> {
     sessions: HashMap<String, FiledSession>,
     /// Which checkpoint has a number.
     seqs: HashMap<i64, String>,
+    /// The highest number of a change that a file holds.
+    changed: i64,
     findings: Vec<Finding>,
     restored: u64,
 }
@@ -86,10 +105,43 @@ impl Import<'_> {
     fn run(
         &mut self,
         directory: &DataDirectory,
-        damaged: Option<&Path>,
+        base: &Base<'_>,
         at: Timestamp,
         progress: &mut dyn FnMut(u64, u64),
     ) -> DbResult<()> {
+        let sources = self.survey_all(directory, progress);
+        // New numbers come after all that are known.
+        let highest = self.seqs.keys().max().copied().unwrap_or(0);
+        self.db.execute("UPDATE space SET row_seq = max(row_seq, ?1)", params![highest])?;
+        match base {
+            Base::Backup(_) => drop(self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0", [])?),
+            Base::Itself | Base::Damaged { .. } => self.add_all(directory, &sources, progress)?,
+        }
+        if let Base::Damaged { database, .. } = base {
+            self.salvage(database);
+        }
+        remove_again(self.db, &self.removed)?;
+        recount(self.db)?;
+        let known = self.highest_known(directory, base);
+        continue_numbers(self.db, known, !matches!(base, Base::Itself))?;
+        match base {
+            Base::Itself if self.restored == 0 => Ok(()),
+            Base::Itself => record(self.db, "store.rebuilt", json!({ "checkpoints": self.restored }), at),
+            Base::Damaged { backup, .. } => {
+                let backup = backup.map(|path| path.display().to_string());
+                let sources: Vec<String> =
+                    backup.into_iter().chain([CONTEXTS.to_owned(), DATABASE.to_owned()]).collect();
+                let payload = json!({ "checkpoints": self.restored, "sources": sources });
+                record(self.db, "store.rebuilt", payload, at)
+            }
+            Base::Backup(path) => {
+                record(self.db, "store.restored", json!({ "sources": [path.display().to_string()] }), at)
+            }
+        }
+    }
+
+    /// Reads every file once, to know all sessions and numbers. Returns those that can be taken in, parents before their children.
+    fn survey_all(&mut self, directory: &DataDirectory, progress: &mut dyn FnMut(u64, u64)) -> Vec<Source> {
         let (files, unread) = list_files(directory);
         self.findings.extend(unread);
         let (mut sources, total) = (Vec::new(), 2 * files.len() as u64);
@@ -97,8 +149,11 @@ impl Import<'_> {
             match read_file(&directory.root().join(&path)) {
                 Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
                     let first_seq = seqs(&group).min().unwrap_or(i64::MAX);
-                    self.survey(&group.without(&self.removed))?;
-                    sources.push(Source { path, first_seq });
+                    self.changed = self.changed.max(group.changed_seq());
+                    match self.survey(&group.without(&self.removed)) {
+                        Ok(()) => sources.push(Source { path, first_seq }),
+                        Err(error) => self.tell(&path, &error),
+                    }
                 }
                 Ok(Ok(_)) => self.tell(&path, &"it is not where it belongs"),
                 Ok(Err(error)) => self.tell(&path, &error),
@@ -106,46 +161,43 @@ impl Import<'_> {
             }
             progress(done as u64 + 1, total);
         }
-        // New numbers come after all that are known.
-        let highest = self.seqs.keys().max().copied().unwrap_or(0);
-        self.db.execute("UPDATE space SET row_seq = max(row_seq, ?1)", params![highest])?;
-        // Parents come before their children.
         sources.sort_by_key(|source| source.first_seq);
-        for (done, source) in sources.iter().enumerate() {
-            if let Ok(Ok(group)) = read_file(&directory.root().join(&source.path))
-                && let Err(error) = self.add_group(&group.without(&self.removed))
-            {
-                self.tell(&source.path, &error);
-            }
-            progress(total / 2 + done as u64 + 1, total);
-        }
-        if let Some(damaged) = damaged {
-            self.salvage(damaged);
-        }
-        self.remove_again()?;
-        recount(self.db)?;
-        continue_numbers(self.db)?;
-        if self.restored > 0 { record(self.db, self.restored, at) } else { Ok(()) }
+        sources
     }
 
-    /// What was removed is not in the database either, whatever that was made from.
-    fn remove_again(&self) -> DbResult<()> {
-        let mut doomed: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
-        for id in &self.removed {
-            let found: Option<(i64, i64)> = self
-                .db
-                .prepare_cached("SELECT session, key FROM checkpoint WHERE id = ?1")?
-                .query_row(params![id], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            if let Some((session, key)) = found {
-                doomed.entry(session).or_default().insert(key);
+    fn add_all(
+        &mut self,
+        directory: &DataDirectory,
+        sources: &[Source],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> DbResult<()> {
+        for (done, source) in sources.iter().enumerate() {
+            let path = directory.root().join(&source.path);
+            if let Ok(Ok(group)) = read_file(&path) {
+                let had_checkpoints = !group.checkpoints.is_empty();
+                let group = group.without(&self.removed);
+                if had_checkpoints && group.checkpoints.is_empty() {
+                    // All of it was removed, and it died before the file was.
+                    remove(&path).map_err(|error| file_error(&path, &error))?;
+                } else if let Err(error) = self.add_group(&group) {
+                    self.tell(&source.path, &error);
+                }
             }
-        }
-        for (session, keys) in &doomed {
-            remove_rows(self.db, *session, keys)?;
-            self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE session = ?1", params![session])?;
+            progress((sources.len() + done) as u64 + 1, 2 * sources.len() as u64);
         }
         Ok(())
+    }
+
+    /// The highest numbers of rows and operations in the files, and in the database that is replaced as far as it can be read.
+    fn highest_known(&self, directory: &DataDirectory, base: &Base<'_>) -> (i64, i64) {
+        let replaced = match base {
+            Base::Itself => None,
+            Base::Damaged { database, .. } => numbers_of(database).ok(),
+            Base::Backup(_) => numbers_of(&directory.database()).ok(),
+        };
+        let rows = self.seqs.keys().max().copied().unwrap_or(0);
+        let (row, operation) = replaced.filter(|(row, operation)| row.max(operation) < &NUMBER_MAX).unwrap_or((0, 0));
+        (row.max(rows), operation.max(self.changed))
     }
 
     fn tell(&mut self, path: &Path, error: &dyn std::fmt::Display) {
@@ -185,13 +237,16 @@ fn seqs(group: &Group) -> impl Iterator<Item = i64> {
     group.checkpoints.iter().filter_map(|saved| saved.columns.seq())
 }
 
-fn record(db: &Connection, restored: u64, at: Timestamp) -> DbResult<()> {
-    let operation = Operation {
-        at,
-        kind: "store.rebuilt",
-        project: "default",
-        subject: Vec::new(),
-        payload: json!({ "checkpoints": restored }),
-    };
+/// A number beyond this is a damaged one.
+const NUMBER_MAX: i64 = 1 << 52;
+
+/// The highest numbers of rows and operations in a database that is not ours to touch.
+fn numbers_of(path: &Path) -> rusqlite::Result<(i64, i64)> {
+    open_untouched(path)?
+        .query_row("SELECT max(row_seq), max(operation_seq) FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+fn record(db: &Connection, kind: &str, payload: Value, at: Timestamp) -> DbResult<()> {
+    let operation = Operation { at, kind, project: "default", subject: Vec::new(), payload };
     append(db, &Scope::local("maintenance"), &operation).map(drop)
 }

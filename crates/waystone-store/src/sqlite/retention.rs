@@ -9,18 +9,19 @@ mod relieve;
 mod remove;
 mod store;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
+use super::backup;
 use super::error::{DbResult, file_error};
 use super::log::{Operation, append_and_publish, handle};
 use super::maintenance::Upkeep;
 use super::mirror;
-use crate::mirror::tombstone;
+use crate::mirror::tombstone::{self, Removed};
 use remove::overwriting;
 pub(crate) use remove::{recount_session, remove_rows};
 
@@ -185,22 +186,61 @@ fn erase_session(db: &Connection, scope: &Scope, doomed: &Doomed, project: &str)
         }
     };
     db.prepare_cached(sql)?.execute(params![doomed.session])?;
+    erase_words(db, scope.space, project, &doomed.session_id)?;
+    Ok(groups)
+}
+
+/// What people wrote of a session, in the logs.
+fn erase_words(db: &Connection, space: i64, project: &str, session: &str) -> DbResult<()> {
     let erased = db
         .prepare_cached(
             "UPDATE operation SET payload = NULL
              WHERE space = ?1 AND project = ?2 AND kind IN ('session.updated', 'session.marked', 'session.unmarked', 'session.ruled')
                  AND payload IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(subject) WHERE value = ?3)",
         )?
-        .execute(params![scope.space, project, handle("session", &doomed.session_id)])?;
+        .execute(params![space, project, handle("session", session)])?;
     if erased > 0 {
         db.prepare_cached(
             "UPDATE event SET payload = json_object('sessionId', ?2, 'projectId', ?3)
              WHERE space = ?1 AND kind IN ('session.updated', 'session.marked', 'session.unmarked', 'session.ruled')
                  AND payload ->> '$.sessionId' = ?2",
         )?
-        .execute(params![scope.space, doomed.session_id, project])?;
+        .execute(params![space, session, project])?;
     }
-    Ok(groups)
+    Ok(())
+}
+
+/// Removes what was removed from another database of the same data directory, with all that would tell of it: from a copy, or from one
+/// that was brought back.
+pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<()> {
+    let mut doomed: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    for id in removed {
+        let found: Option<(i64, i64)> = db
+            .prepare_cached("SELECT session, key FROM checkpoint WHERE id = ?1")?
+            .query_row(params![id], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((session, key)) = found {
+            doomed.entry(session).or_default().insert(key);
+        }
+    }
+    overwriting(db, || doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys)))
+}
+
+fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbResult<()> {
+    remove_rows(db, session, keys)?;
+    db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE session = ?1", params![session])?;
+    let left = db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![session])?;
+    if left {
+        return Ok(());
+    }
+    let (space, id, project, is_live): (i64, String, String, bool) = db
+        .prepare_cached("SELECT space, id, project, archived_at_ms IS NULL FROM session WHERE key = ?1")?
+        .query_row(params![session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    erase_words(db, space, &project, &id)?;
+    db.execute("DELETE FROM checkpoint_group WHERE session = ?1", params![session])?;
+    db.execute("DELETE FROM session WHERE key = ?1", params![session])?;
+    db.execute("UPDATE space SET session_count = session_count - ?2 WHERE space = ?1", params![space, is_live])?;
+    Ok(())
 }
 
 impl Upkeep {
@@ -226,6 +266,7 @@ impl Upkeep {
             mirrored.extend(mirror::write(&directory, &snapshot, group, at, &turn)?);
         }
         self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
+        backup::remove_from_all(&directory, &doomed.ids.iter().cloned().collect())?;
         Ok(Some(doomed.count()))
     }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use waystone_core::Result;
-use waystone_core::api::{Checkpoint, Cleaned, Session};
+use waystone_core::api::{BackedUp, Checkpoint, Cleaned, Session};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::retention::Selection;
@@ -37,6 +37,13 @@ impl RetentionStore for FaultyStore {
         let removed = self.inner.purge_session(scope, id, at).await?;
         self.step()?;
         Ok(removed)
+    }
+
+    async fn back_up(&self, scope: &Scope, directory: Option<&str>, at: Timestamp) -> Result<BackedUp> {
+        self.step()?;
+        let made = self.inner.back_up(scope, directory, at).await?;
+        self.step()?;
+        Ok(made)
     }
 
     async fn list_removable(&self, scope: &Scope, selection: &Selection) -> Result<Vec<Cleaned>> {

@@ -12,7 +12,7 @@ use waystone_core::store::Scope;
 use super::failure::Failure;
 use super::render::{Out, advance, bar, count, table};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Doctor {
     /// First bring back from the files what is missing in the database, or a database that cannot be used; no other process
     /// may have the data directory open
@@ -31,6 +31,9 @@ pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<
     let mut notes = Vec::new();
     if let Some(damage) = repaired.damage {
         notes.push(format!("the database was rebuilt from its files: {damage}"));
+    }
+    if let Some(backup) = repaired.backup {
+        notes.push(format!("it began with the backup in {}", backup.display()));
     }
     if let Some(folder) = repaired.set_aside {
         notes.push(format!("the damaged one is in {}", folder.display()));

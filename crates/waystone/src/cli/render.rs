@@ -150,6 +150,13 @@ pub(crate) fn bar(what: &'static str) -> ProgressBar {
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
 }
 
+/// That something goes on whose end is not known, shown in the same way.
+pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner().with_message(what);
+    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+    spinner
+}
+
 pub(crate) fn advance(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_length(total);
     bar.set_position(done);

@@ -1,10 +1,11 @@
 //! The part of the store that is about what goes. What takes long, or files, is done as housekeeping does it.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waystone_core::api::{Checkpoint, Cleaned, Session};
+use waystone_core::api::{BackedUp, Checkpoint, Cleaned, Session};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::retention::Selection;
@@ -13,6 +14,7 @@ use waystone_core::{Error, Result};
 
 use super::{Archived, clean};
 use crate::mirror::tombstone;
+use crate::sqlite::backup::Copy;
 use crate::sqlite::error::{DbResult, file_error};
 use crate::sqlite::maintenance::Upkeep;
 use crate::sqlite::{Sqlite, checkpoint, mirror, session};
@@ -85,6 +87,11 @@ impl RetentionStore for Sqlite {
             Ok(removed.ok_or(Error::SessionNotFound(id))?)
         };
         self.keep_house(purge).await
+    }
+
+    async fn back_up(&self, _: &Scope, directory: Option<&str>, at: Timestamp) -> Result<BackedUp> {
+        let to = directory.map(PathBuf::from);
+        self.keep_house(move |upkeep| Copy::new(&upkeep.directory, to, at)?.make()).await
     }
 
     async fn list_removable(&self, scope: &Scope, selection: &Selection) -> Result<Vec<Cleaned>> {
