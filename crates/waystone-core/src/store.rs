@@ -204,6 +204,10 @@ pub trait Store: SegmentStore + TranscriptStore + RetentionStore {
     /// What is wrong with the store as a whole. Nothing is to be healed from one that is damaged.
     async fn check_database(&self, scope: &Scope) -> Result<Option<Finding>>;
 
+    /// What else is not as it was written, or does not follow from what it is made from: the log of operations, segments, sums, the index. What
+    /// follows from something else is made anew.
+    async fn check_records(&self, scope: &Scope) -> Result<Vec<Finding>>;
+
     /// Second copies of what is not in the store.
     async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>>;
 

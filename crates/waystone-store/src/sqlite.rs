@@ -59,7 +59,7 @@ use crate::lock::Presence;
 use crate::platform::free_bytes;
 use connection::open_reader;
 pub(crate) use damage::{why_unusable, why_unusable_copy};
-use doctor::Diagnosis;
+use doctor::{Diagnosis, Walk};
 use error::{DbResult, file_error};
 use event::EventWatch;
 pub(crate) use maintenance::Upkeep;
@@ -225,6 +225,34 @@ impl Store for Sqlite {
     async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
         let directory = self.directory.clone();
         self.readers.read(move |db| doctor::list_orphans(&directory, db)).await
+    }
+
+    async fn check_records(&self, scope: &Scope) -> Result<Vec<Finding>> {
+        let (space, mut findings, mut after) = (scope.space, Vec::new(), None);
+        loop {
+            match self.readers.read(move |db| doctor::walk_operations(db, space, after)).await? {
+                Walk::At(link) => after = Some(link),
+                Walk::Done => break,
+                Walk::Broken(finding) => {
+                    findings.push(finding);
+                    break;
+                }
+            }
+        }
+        let mut next = Some(0);
+        while let Some(key) = next {
+            let walk = move |db: &Connection| {
+                let mut damaged = Vec::new();
+                Ok((doctor::walk_segments(db, key, &mut damaged)?, damaged))
+            };
+            let (walk, damaged) = self.readers.read(walk).await?;
+            findings.extend(damaged);
+            next = if let Walk::At(key) = walk { Some(key) } else { None };
+        }
+        if self.readers.read(doctor::needs_healing).await? {
+            findings.extend(self.writer.write(doctor::heal_derived).await?);
+        }
+        Ok(findings)
     }
 
     fn note_load(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) {

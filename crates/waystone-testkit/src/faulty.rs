@@ -132,6 +132,11 @@ impl Store for FaultyStore {
         self.inner.check_database(scope).await
     }
 
+    async fn check_records(&self, scope: &Scope) -> Result<Vec<Finding>> {
+        self.step()?;
+        self.inner.check_records(scope).await
+    }
+
     async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>> {
         self.step()?;
         self.inner.list_orphans(scope).await

@@ -21,6 +21,7 @@ impl Engine {
             checkup.findings.extend(group.findings);
             progress(checkup.files, checkup.files + group.left);
         }
+        checkup.findings.extend(self.store.check_records(scope).await?);
         Ok(checkup.with(self.store.list_orphans(scope).await?))
     }
 }

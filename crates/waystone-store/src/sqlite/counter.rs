@@ -26,6 +26,16 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
     Ok(search::mark_all_stale(db)?)
 }
 
+/// Sums up segments anew.
+pub(crate) fn recount_usage(db: &Connection) -> DbResult<()> {
+    Ok(db.execute_batch(
+        "DELETE FROM usage;
+         INSERT INTO usage (project, task, tier, type, segment_count, tokens, pinned_count, pinned_tokens)
+             SELECT project, coalesce(task, 0), tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
+             FROM segment GROUP BY 1, 2, 3, 4;",
+    )?)
+}
+
 /// Numbers go on after the highest one found: of rows and operations those that are `known`, or in this database. Where operations before that
 /// are gone, or the database took the place of another, another chain begins.
 pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: bool) -> DbResult<()> {

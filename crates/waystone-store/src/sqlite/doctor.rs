@@ -1,4 +1,6 @@
-//! A look at both copies of every checkpoint, and each healed from the other where only one is damaged.
+//! A look at both copies of every checkpoint, and each healed from the other where only one is damaged. What else there is, is in [`records`].
+
+mod records;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use super::error::{DbResult, missing_id};
 use super::mirror::{holds_more, is_same, read_group};
 use crate::directory::{DATABASE, DataDirectory};
 use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file, tombstone};
+pub(crate) use records::{Walk, heal_derived, is_chain_whole, needs_healing, walk_operations, walk_segments};
 
 /// What a look at one group found.
 pub(crate) struct Diagnosis {

@@ -72,7 +72,7 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
     Ok((seq, event))
 }
 
-fn chain(
+pub(crate) fn chain(
     previous: &[u8; 32],
     seq: i64,
     at: Timestamp,

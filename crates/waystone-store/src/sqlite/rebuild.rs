@@ -14,7 +14,8 @@ use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::connection::{open_untouched, open_writer};
-use super::counter::{continue_numbers, recount};
+use super::counter::{continue_numbers, recount, recount_usage};
+use super::doctor::is_chain_whole;
 use super::error::{DbResult, file_error};
 use super::log::{Operation, append};
 use super::maintenance::checkpoint;
@@ -122,10 +123,13 @@ impl Import<'_> {
         }
         remove_again(self.db, &self.removed)?;
         recount(self.db)?;
+        recount_usage(self.db)?;
         let known = self.highest_known(directory, base);
-        continue_numbers(self.db, known, !matches!(base, Base::Itself))?;
+        // What does not follow in the log stays as it is, and another chain begins after it.
+        let is_new_chain = !matches!(base, Base::Itself) || !is_chain_whole(self.db, Scope::local("").space)?;
+        continue_numbers(self.db, known, is_new_chain)?;
         match base {
-            Base::Itself if self.restored == 0 => Ok(()),
+            Base::Itself if self.restored == 0 && !is_new_chain => Ok(()),
             Base::Itself => record(self.db, "store.rebuilt", json!({ "checkpoints": self.restored }), at),
             Base::Damaged { backup, .. } => {
                 let backup = backup.map(|path| path.display().to_string());

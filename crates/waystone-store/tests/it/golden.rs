@@ -13,11 +13,14 @@ use waystone_testkit::{audit, golden};
 /// Each directory is one that a released format wrote. They are never rewritten; a new format adds one.
 #[tokio::test]
 async fn every_golden_directory_opens() {
-    let all = golden::all();
+    let (all, present) = (golden::all(), present_version());
     assert!(!all.is_empty());
     for golden in all {
         let clock = Arc::new(ManualClock::unique());
+        let is_older = version(golden.directory.path()) < present;
         let store = Sqlite::open(golden.directory.path(), clock.clone(), &Limits::default()).unwrap();
+        let is_copied = golden.directory.path().join("backups").is_dir();
+        assert_eq!(is_copied, is_older, "{}: what is migrated is copied first", golden.name);
         let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
         let contents = golden::contents(&engine).await;
         assert!(golden::contains(&contents, &golden.expected), "{} does not hold what it held", golden.name);
@@ -32,12 +35,18 @@ async fn every_golden_directory_opens() {
 /// Whoever changes the format must add a directory that has it.
 #[test]
 fn the_newest_golden_directory_has_the_present_format() {
-    let version =
-        |root: &Path| -> i64 { audit::open(root).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap() };
+    let newest = golden::all().iter().map(|golden| version(golden.directory.path())).max();
+    assert_eq!(newest, Some(present_version()));
+}
+
+fn version(root: &Path) -> i64 {
+    audit::open(root).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+fn present_version() -> i64 {
     let fresh = private_dir();
     drop(Sqlite::open(fresh.path(), Arc::new(ManualClock::unique()), &Limits::default()).unwrap());
-    let newest = golden::all().iter().map(|golden| version(golden.directory.path())).max();
-    assert_eq!(newest, Some(version(fresh.path())));
+    version(fresh.path())
 }
 
 /// A database that is lost comes back from files that any released format wrote.

@@ -492,3 +492,51 @@ async fn sums_and_copies_hold_after_any_sequence_of_changes() {
         h.check_invariants().await;
     }
 }
+
+fn backups(h: &Harness) -> usize {
+    fs::read_dir(h.data_dir().join("backups")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn a_copy_is_made_each_day_and_the_newest_three_are_kept() {
+    let h = Harness::new();
+    let mut keeper = upkeep(&h);
+    assert!(keeper.begin_backup().unwrap().is_none(), "there is nothing to copy");
+    save_all(&h, "s", 0..2).await;
+    let mut make = || {
+        let Some(copying) = keeper.begin_backup().unwrap() else { return false };
+        while !copying.is_finished() {
+            std::thread::yield_now();
+        }
+        true
+    };
+    assert!(make());
+    assert!(!make(), "it is not a day ago");
+    for day in 1..5 {
+        h.clock.advance_ms(DAY_MS);
+        assert!(make());
+        assert_eq!(backups(&h), (1 + day).min(3));
+    }
+    h.clock.advance_ms(-3 * DAY_MS);
+    assert!(make(), "one from the future is not believed");
+    fs::write(h.data_dir().join("backups/notes.txt"), "a person's").unwrap();
+    h.clock.advance_ms(5 * DAY_MS);
+    assert!(make());
+    assert!(h.data_dir().join("backups/notes.txt").exists(), "what is not a backup is left alone");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_broken_off_leaves_nothing() {
+    let h = Harness::new();
+    fill(&h, 0..20).await;
+    for _ in 0..5 {
+        drop(upkeep(&h).begin_backup().unwrap());
+        let left = fs::read_dir(h.data_dir().join("backups")).into_iter().flatten().flatten();
+        for folder in left {
+            let database = folder.path().join("waystone.db");
+            assert!(database.exists(), "it is whole or not there: {}", folder.path().display());
+            fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    h.check_invariants().await;
+}

@@ -1,0 +1,241 @@
+//! Copies of the whole store: taken while others write, put back, and begun with when the database is lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+use waystone_core::api::{Deletion, FindingKind, ListSegments};
+use waystone_core::clock::Clock;
+use waystone_core::id::CheckpointId;
+use waystone_store::{OpenError, Repaired};
+use waystone_testkit::harness::{context_of, copy_dir, private_dir};
+use waystone_testkit::{Harness, audit};
+
+async fn back_up(h: &Harness) -> PathBuf {
+    h.clock.advance_ms(1000);
+    h.engine.back_up(&h.scope, None).await.unwrap().path.into()
+}
+
+fn restore_from(h: &Harness, from: &Path) -> Result<Repaired, OpenError> {
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    h.clock.advance_ms(1000);
+    waystone_store::restore_from(h.data_dir(), from, &clock, &mut |_, _| {})
+}
+
+fn lose_database(h: &Harness) {
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        let _ = fs::remove_file(h.data_dir().join(name));
+    }
+}
+
+async fn put(h: &Harness, text: &str) {
+    h.engine.put_segments(&h.scope, serde_json::from_value(json!({ "text": text })).unwrap()).await.unwrap();
+}
+
+async fn texts(h: &Harness) -> Vec<String> {
+    let request: ListSegments = serde_json::from_value(json!({ "project_id": "project" })).unwrap();
+    let set = h.engine.list_working_set(&h.scope, request).await.unwrap();
+    set.segments.iter().map(|segment| segment.text.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_taken_while_others_write_restores_to_a_whole_state() {
+    let h = Harness::new();
+    let before: Vec<CheckpointId> = {
+        let mut ids = Vec::new();
+        for n in 0..40 {
+            ids.push(h.save("first", json!({ "n": n })).await.checkpoint_id);
+        }
+        ids
+    };
+    let writer = h.second();
+    let scope = h.scope.clone();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let writing = tokio::spawn(async move {
+        let mut n = 0;
+        while stopped.try_recv().is_err() {
+            let request = json!({ "sessionId": format!("w{}", n % 5), "context": { "n": n, "pad": "x".repeat(2000) } });
+            writer.save_checkpoint(&scope, serde_json::from_value(request).unwrap()).await.unwrap();
+            n += 1;
+        }
+        writer.close().await;
+    });
+    let target = private_dir();
+    let copies: Vec<PathBuf> = (0..3).map(|n| target.path().join(format!("copy-{n}"))).collect();
+    for copy in &copies {
+        h.engine.back_up(&h.scope, copy.to_str()).await.unwrap();
+    }
+    stop.send(()).unwrap();
+    writing.await.unwrap();
+    for copy in &copies {
+        let mut other = Harness::new();
+        other.engine.close().await;
+        restore_from(&other, copy).unwrap();
+        other.restart_mirrored().await;
+        assert_eq!(other.findings().await, []);
+        for (n, id) in before.iter().enumerate() {
+            assert_eq!(context_of(&other.load(id).await), json!({ "n": n }));
+        }
+        other.check_invariants().await;
+    }
+    let refused = h.engine.back_up(&h.scope, copies[0].to_str()).await.unwrap_err();
+    assert_eq!(refused.code(), "INVALID_INPUT", "it would mix two backups");
+}
+
+#[tokio::test]
+async fn a_lost_database_begins_with_the_newest_good_backup_and_gets_what_is_newer_from_the_files() {
+    let mut h = Harness::new();
+    put(&h, "only a backup has this").await;
+    h.save("s", json!({ "n": 0 })).await;
+    let good = back_up(&h).await;
+    put(&h, "and this is newer").await;
+    let bad = back_up(&h).await;
+    let newer = h.save("s", json!({ "n": 1 })).await.checkpoint_id;
+    let deleted = h.save("s", json!({ "n": 2 })).await.checkpoint_id;
+    h.engine.delete_checkpoint(&h.scope, &deleted, Deletion::default()).await.unwrap();
+    h.close_mirrored().await;
+    fs::write(bad.join("waystone.db"), b"not a database").unwrap();
+    lose_database(&h);
+    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &h.limits).err().unwrap();
+    assert!(matches!(refused, OpenError::Lost { .. }));
+    let repaired = h.repair();
+    assert_eq!(repaired.backup, Some(good));
+    h.restart_mirrored().await;
+    assert_eq!(texts(&h).await, ["only a backup has this"]);
+    assert_eq!(context_of(&h.load(&newer).await), json!({ "n": 1 }));
+    assert_eq!(h.list(json!({})).await.len(), 2, "what was deleted since the backup stays deleted");
+    assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_backup_without_mirrors_is_not_hidden_by_a_fresh_database() {
+    let mut h = Harness::new();
+    put(&h, "kept").await;
+    back_up(&h).await;
+    h.close_mirrored().await;
+    lose_database(&h);
+    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &h.limits).err().unwrap();
+    assert!(matches!(refused, OpenError::Lost { .. }));
+    h.repair();
+    h.restart().await;
+    assert_eq!(texts(&h).await, ["kept"]);
+}
+
+#[tokio::test]
+async fn what_is_restored_goes_on_with_numbers_above_all_that_were_given() {
+    let mut h = Harness::new();
+    let old = h.save("s", json!({ "n": 0 })).await.checkpoint_id;
+    let backup = back_up(&h).await;
+    for n in 1..5 {
+        h.save("s", json!({ "n": n })).await;
+        h.save("later", json!({ "n": n })).await;
+    }
+    let numbers = |h: &Harness| -> (i64, i64, i64) {
+        audit::open(h.data_dir())
+            .query_row("SELECT row_seq, operation_seq, event_seq FROM space", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .unwrap()
+    };
+    h.close_mirrored().await;
+    let before = numbers(&h);
+    let restored = restore_from(&h, &backup).unwrap();
+    let aside = restored.set_aside.unwrap();
+    assert!(aside.join("waystone.db").is_file() && aside.join("contexts/later").is_dir());
+    h.restart_mirrored().await;
+    let after = numbers(&h);
+    assert!(after.0 >= before.0 && after.1 > before.1 && after.2 >= before.2, "{before:?} {after:?}");
+    assert_eq!(h.list(json!({})).await, [old.as_str()], "files are not merged");
+    assert!(h.data_dir().join("contexts/s").is_dir() && !h.data_dir().join("contexts/later").exists());
+    let sources: String = audit::open(h.data_dir())
+        .query_row("SELECT payload ->> '$.sources[0]' FROM operation WHERE kind = 'store.restored'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert!(sources.contains("backups"), "{sources}");
+    assert_eq!(h.findings().await, []);
+    h.save("s", json!({ "n": "goes on" })).await;
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_was_removed_is_removed_from_backups_too_and_none_brings_it_back() {
+    let mut h = Harness::new();
+    let gone = h.save("gone", json!({ "secret": "the launch code is 0000" })).await.checkpoint_id;
+    h.save("stays", json!({ "n": 1 })).await;
+    let inside = back_up(&h).await;
+    let outside = private_dir();
+    copy_dir(&inside, outside.path());
+    h.engine.delete_session(&h.scope, &"gone".parse().unwrap(), Deletion { purge: true }).await.unwrap();
+    let count = |path: &Path| -> u64 {
+        audit::open(path).query_row("SELECT count(*) FROM checkpoint", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count(&inside), count(outside.path())), (1, 2));
+    let holds = |path: &Path| {
+        let bytes = fs::read(path.join("waystone.db")).unwrap();
+        bytes.windows(11).any(|window| window == b"launch code")
+    };
+    assert!(holds(outside.path()) && !holds(&inside));
+    h.close_mirrored().await;
+    restore_from(&h, outside.path()).unwrap();
+    h.restart_mirrored().await;
+    assert_eq!(h.try_load(json!({ "checkpointId": gone })).await.unwrap_err().code(), "CHECKPOINT_NOT_FOUND");
+    assert_eq!(h.list(json!({})).await.len(), 1);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_is_no_backup_is_refused_and_changes_nothing() {
+    let mut h = Harness::new();
+    h.save("s", json!({ "n": 1 })).await;
+    h.close_mirrored().await;
+    let other = private_dir();
+    let refused = |path: &Path| restore_from(&h, path).unwrap_err().to_string();
+    assert!(refused(&other.path().join("missing")).contains("no backup"));
+    assert!(refused(other.path()).contains("no backup"));
+    assert!(refused(h.data_dir()).contains("itself"));
+    fs::write(other.path().join("waystone.db"), b"garbage that is long enough to be looked at".repeat(100)).unwrap();
+    assert!(refused(other.path()).contains("not a database"));
+    h.restart().await;
+    assert_eq!(h.list(json!({})).await.len(), 1);
+    assert_eq!(h.findings().await, []);
+}
+
+#[tokio::test]
+async fn doctor_finds_what_does_not_follow_and_makes_it_anew_where_it_can() {
+    let mut h = Harness::new();
+    put(&h, "a text").await;
+    for n in 0..3 {
+        h.save("s", json!({ "n": n })).await;
+    }
+    h.restart_mirrored().await;
+    for (sql, healed) in [
+        ("UPDATE space SET size_bytes = size_bytes + 7", "sums of the store"),
+        ("UPDATE session SET size_bytes = 1, checkpoint_count = 9", "sums of sessions"),
+        ("UPDATE usage SET tokens = tokens + 1", "sums of segments"),
+        ("DELETE FROM segment_index", "search"),
+        ("DELETE FROM checkpoint_index", "search"),
+    ] {
+        audit::open(h.data_dir()).execute_batch(sql).unwrap();
+        let checkup = h.check_copies().await;
+        assert!(checkup.sound && checkup.findings.iter().any(|found| found.subject == healed), "{sql}: {checkup:?}");
+        h.restart_mirrored().await;
+        assert_eq!(h.findings().await, [], "{sql}");
+        h.check_invariants().await;
+    }
+    audit::open(h.data_dir()).execute("UPDATE segment_text SET text = 'another'", []).unwrap();
+    assert_eq!(h.findings().await, [FindingKind::Lost]);
+    audit::open(h.data_dir()).execute("UPDATE segment_text SET text = 'a text'", []).unwrap();
+
+    let seq = "UPDATE operation SET actor = 'someone else' WHERE seq = 2";
+    audit::open(h.data_dir()).execute(seq, []).unwrap();
+    let checkup = h.check_copies().await;
+    assert_eq!((checkup.sound, checkup.findings[0].subject.as_str()), (false, "operation 2"));
+    h.close_mirrored().await;
+    h.repair();
+    h.restart().await;
+    assert_eq!(h.findings().await, [], "another chain begins after it");
+    h.check_invariants().await;
+}

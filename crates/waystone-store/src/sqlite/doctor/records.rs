@@ -1,0 +1,179 @@
+//! What follows from something else, compared with it: sums, hashes of the log, texts of segments, what is searched.
+
+use rusqlite::{Connection, Row, params};
+use waystone_core::api::{Finding, FindingKind};
+use waystone_core::canon::Hash;
+use waystone_core::clock::Timestamp;
+
+use crate::sqlite::counter::{recount, recount_usage};
+use crate::sqlite::error::DbResult;
+use crate::sqlite::log::chain;
+use crate::sqlite::search;
+
+/// So many rows are looked at in one read.
+const PAGE: usize = 5000;
+
+fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
+    Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
+}
+
+/// How far a walk has come.
+pub(crate) enum Walk<T> {
+    /// Go on from there.
+    At(T),
+    Done,
+    Broken(Finding),
+}
+
+/// The last operation that was looked at, and its hash.
+pub(crate) type Link = (i64, [u8; 32]);
+
+/// Goes on along the newest chain of operations, from its beginning where no link is given.
+pub(crate) fn walk_operations(db: &Connection, space: i64, after: Option<Link>) -> DbResult<Walk<Link>> {
+    let (mut seq, mut previous) = match after {
+        Some(link) => link,
+        None => db.query_row(
+            "SELECT first_seq - 1, genesis FROM chain WHERE space = ?1 ORDER BY first_seq DESC LIMIT 1",
+            params![space],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?,
+    };
+    let broken = |seq: i64, message: &str| {
+        let message = format!("{message}; `waystone doctor --repair` begins another chain after it");
+        Ok(Walk::Broken(finding(FindingKind::Unhealed, &format!("operation {seq}"), &message)))
+    };
+    let mut statement = db.prepare_cached(
+        "SELECT seq, at_ms, actor, kind, subject, payload, payload_hash, hash FROM operation
+         WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
+    let (mut rows, mut count) = (statement.query(params![space, seq, PAGE])?, 0);
+    while let Some(row) = rows.next()? {
+        count += 1;
+        let found: i64 = row.get(0)?;
+        if found != seq + 1 {
+            return broken(seq + 1, "is missing");
+        }
+        match follows(row, &previous) {
+            Ok(Some(hash)) => (seq, previous) = (found, hash),
+            Ok(None) | Err(_) => return broken(found, "does not have the hash that it was written with"),
+        }
+    }
+    if count == PAGE {
+        return Ok(Walk::At((seq, previous)));
+    }
+    let (last, head): (i64, [u8; 32]) =
+        db.query_row("SELECT operation_seq, operation_hash FROM space WHERE space = ?1", params![space], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    if (last, head) == (seq, previous) { Ok(Walk::Done) } else { broken(seq + 1, "is missing, the newest of the log") }
+}
+
+/// The hash of an operation, if it is what it was written with.
+fn follows(row: &Row<'_>, previous: &[u8; 32]) -> rusqlite::Result<Option<[u8; 32]>> {
+    let text = |column: usize| row.get::<_, String>(column);
+    let payload: Option<String> = row.get(5)?;
+    let (payload_hash, hash): ([u8; 32], [u8; 32]) = (row.get(6)?, row.get(7)?);
+    let at = Timestamp::from_ms(row.get(1)?);
+    let expected = chain(previous, row.get(0)?, at, &text(2)?, &text(3)?, &text(4)?, &Hash(payload_hash));
+    // A payload that was erased leaves its hash.
+    let is_payload = payload.is_none_or(|payload| Hash::of(payload.as_bytes()).0 == payload_hash);
+    Ok((is_payload && expected.0 == hash).then_some(hash))
+}
+
+/// Whether the newest chain of operations holds.
+pub(crate) fn is_chain_whole(db: &Connection, space: i64) -> DbResult<bool> {
+    let mut after = None;
+    loop {
+        match walk_operations(db, space, after)? {
+            Walk::At(link) => after = Some(link),
+            Walk::Done => return Ok(true),
+            Walk::Broken(_) => return Ok(false),
+        }
+    }
+}
+
+/// Goes on through the texts of segments, after one with that key. They have no second copy but in backups.
+pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Finding>) -> DbResult<Walk<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.key, s.id, s.text_hash, CAST(x.text AS BLOB) FROM segment AS s
+         LEFT JOIN segment_text AS x ON x.segment = s.key WHERE s.key > ?1 ORDER BY s.key LIMIT ?2",
+    )?;
+    let (mut rows, mut count, mut last) = (statement.query(params![after, PAGE])?, 0, after);
+    while let Some(row) = rows.next()? {
+        (last, count) = (row.get(0)?, count + 1);
+        let text: Option<Vec<u8>> = row.get(3)?;
+        if text.is_none_or(|text| row.get::<_, [u8; 32]>(2).ok() != Some(Hash::of(&text).0)) {
+            let message = "is damaged; a backup may have it whole";
+            damaged.push(finding(FindingKind::Lost, &row.get::<_, String>(1)?, message));
+        }
+    }
+    Ok(if count == PAGE { Walk::At(last) } else { Walk::Done })
+}
+
+/// Queries that find something where sums are not what they sum up, and what of it is said.
+const SUMS: [(&str, &str); 3] = [
+    (
+        "SELECT 1 FROM session AS s WHERE
+             checkpoint_count <> (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL)
+             OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM checkpoint WHERE session = s.key)
+             OR head IS NOT (SELECT key FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL ORDER BY seq DESC LIMIT 1)",
+        "sums of sessions",
+    ),
+    (
+        "SELECT 1 FROM space AS p WHERE
+             session_count <> (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL)
+             OR checkpoint_count <> (SELECT coalesce(sum(checkpoint_count), 0) FROM session
+                                     WHERE space = p.space AND archived_at_ms IS NULL)
+             OR size_bytes <> (SELECT coalesce(sum(size_bytes), 0) FROM session WHERE space = p.space)
+                            + (SELECT coalesce(sum(size_bytes), 0) FROM given_context WHERE space = p.space)
+                            + (SELECT coalesce(sum(size_bytes), 0) FROM segment WHERE space = p.space)",
+        "sums of the store",
+    ),
+    (
+        "SELECT 1 FROM
+             (SELECT project, coalesce(task, 0), tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
+              FROM segment GROUP BY 1, 2, 3, 4
+              EXCEPT SELECT project, task, tier, type, segment_count, tokens, pinned_count, pinned_tokens FROM usage)
+         UNION ALL SELECT 1 FROM
+             (SELECT project, task, tier, type, segment_count, tokens, pinned_count, pinned_tokens FROM usage WHERE segment_count <> 0
+              EXCEPT SELECT project, coalesce(task, 0), tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
+              FROM segment GROUP BY 1, 2, 3, 4)",
+        "sums of segments",
+    ),
+];
+
+fn wrong_sums(db: &Connection) -> rusqlite::Result<Vec<&'static str>> {
+    let wrong = |(sql, what): &(&str, &'static str)| Ok(db.prepare(sql)?.exists([])?.then_some(*what));
+    SUMS.iter().filter_map(|sum| wrong(sum).transpose()).collect()
+}
+
+/// Whether texts are not in what is searched. What is due is brought up to date by housekeeping.
+fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
+    let missing = "SELECT 1 FROM segment AS s LEFT JOIN segment_index AS i ON i.segment = s.key
+                   WHERE i.segment IS NULL AND s.tier <> 'archive' AND NOT EXISTS (SELECT 1 FROM search_index WHERE next_segment IS NOT NULL)
+                   UNION ALL SELECT 1 FROM session AS s LEFT JOIN checkpoint_index AS i ON i.session = s.key
+                   WHERE i.session IS NULL AND s.archived_at_ms IS NULL
+                       AND NOT EXISTS (SELECT 1 FROM search_index AS f JOIN space AS p ON p.space = f.space
+                                       WHERE f.followed_seq < p.operation_seq)";
+    db.prepare(missing)?.exists([])
+}
+
+pub(crate) fn needs_healing(db: &Connection) -> DbResult<bool> {
+    Ok(!wrong_sums(db)?.is_empty() || lacks_index(db)?)
+}
+
+/// Makes anew what does not follow from what it is made from, as it is now.
+pub(crate) fn heal_derived(db: &Connection) -> DbResult<Vec<Finding>> {
+    let (sums, lacks_index) = (wrong_sums(db)?, lacks_index(db)?);
+    if !sums.is_empty() {
+        recount(db)?;
+        recount_usage(db)?;
+    }
+    if lacks_index {
+        search::begin_anew(db, true)?;
+    }
+    let healed = |what: &str, message: &str| finding(FindingKind::RowHealed, what, message);
+    let sums = sums.into_iter().map(|what| healed(what, "were not what they sum up, and are counted anew"));
+    let index = lacks_index.then(|| healed("search", "did not have everything, and is made anew by housekeeping"));
+    Ok(sums.chain(index).collect())
+}
