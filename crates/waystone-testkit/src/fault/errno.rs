@@ -43,10 +43,17 @@ pub enum Scenario {
     Save,
     DeleteCheckpoint,
     DeleteSession,
+    PurgeCheckpoint,
+    PurgeSession,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 3] = [Self::Save, Self::DeleteCheckpoint, Self::DeleteSession];
+    pub const ALL: [Self; 5] =
+        [Self::Save, Self::DeleteCheckpoint, Self::DeleteSession, Self::PurgeCheckpoint, Self::PurgeSession];
+
+    fn is_purge(self) -> bool {
+        matches!(self, Self::PurgeCheckpoint | Self::PurgeSession)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -147,7 +154,7 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
 fn play(plan: &Plan, prepared: &Prepared, stage: &Stage, report: &mut Report) -> io::Result<()> {
     let promises = match stage.scenario {
         Scenario::Save => save::play(plan, prepared, stage, report)?,
-        Scenario::DeleteCheckpoint | Scenario::DeleteSession => delete::play(plan, prepared, stage, report)?,
+        _ => delete::play(plan, prepared, stage, report)?,
     };
     report.runs += 1;
     report.acknowledged += promises.saved.len() + promises.deleted.len();

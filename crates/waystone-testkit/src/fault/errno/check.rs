@@ -34,11 +34,14 @@ pub(super) fn everything_holds(
     Ok(())
 }
 
-/// What is saved loads, also when it is deleted: that is kept for a while. What is deleted is not listed.
+/// What is saved loads, also when it is deleted: that is kept for a while. What is deleted is not listed, and what is removed is gone.
 fn look(stage: &Stage, saved: &[(String, Value)], promises: &Promises, report: &mut Report) -> io::Result<()> {
     let mut process = McpProcess::start(&binary("waystone"), &stage.data_dir)?;
+    let is_removed = |id: &String| stage.scenario.is_purge() && promises.deleted.contains(id);
     for (id, context) in saved {
         match process.call("workflow_checkpoint_load", json!({ "checkpointId": id }))? {
+            Ok(_) if is_removed(id) => report.lost.push(format!("{stage}: {id} was removed and is back")),
+            Err(error) if is_removed(id) && error["error"]["code"] == "CHECKPOINT_NOT_FOUND" => {}
             Ok(loaded) if loaded["context"] == *context => {}
             Ok(_) => report.lost.push(format!("{stage}: {id} is another context than was saved")),
             Err(error) => report.lost.push(format!("{stage}: {id}: {}", error["error"]["message"])),

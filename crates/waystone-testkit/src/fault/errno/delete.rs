@@ -14,16 +14,17 @@ pub(super) fn play(plan: &Plan, prepared: &Prepared, stage: &Stage, report: &mut
     let mut of_other =
         prepared.saved.iter().filter(|(session, ..)| *session == SESSIONS[1]).map(|(_, id, _)| id.clone());
     let (noun, id, deleted) = match stage.scenario {
-        Scenario::DeleteSession => ("session", SESSIONS[1].to_owned(), of_other.collect()),
+        Scenario::DeleteSession | Scenario::PurgeSession => ("session", SESSIONS[1].to_owned(), of_other.collect()),
         _ => of_other.next().map(|id| ("checkpoint", id.clone(), vec![id])).unwrap(),
     };
-    let arguments = ["--json", noun, "delete", &id, "--yes"];
+    let mut arguments = vec!["--json", noun, "delete", &id, "--yes"];
+    arguments.extend(stage.scenario.is_purge().then_some("--purge"));
     let promises = Promises { saved: Vec::new(), deleted };
-    let is_acknowledged = delete(stage.command(&plan.binary)?.args(arguments), stage, report)?;
+    let is_acknowledged = delete(stage.command(&plan.binary)?.args(&arguments), stage, report)?;
     if stage.is_cut() {
         stage.cut_power()?;
     }
-    if !is_acknowledged && !delete(command(&plan.binary, &stage.data_dir).args(arguments), stage, report)? {
+    if !is_acknowledged && !delete(command(&plan.binary, &stage.data_dir).args(&arguments), stage, report)? {
         report.wrong.push(format!("{stage}: it cannot be deleted when the fault is over"));
         return Ok(Promises::default());
     }
