@@ -10,10 +10,12 @@ mod doctor;
 mod error;
 mod event;
 mod garbage;
+mod git;
 mod handle;
 mod mark;
 mod metadata;
 mod operation;
+mod resume;
 mod search;
 mod segment;
 mod session;
@@ -36,10 +38,12 @@ pub use garbage::{
     AnalyzeGarbage, Candidate, GarbageReply, PinReply, PinSegments, PruneAction, PruneReply, PruneSegments,
     PruningPlan, UnpinReply,
 };
+pub use git::Git;
 pub use handle::{ExpandHandle, ExpandedHandle};
 pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
 pub use metadata::Metadata;
 pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
+pub use resume::{Preview, ResumeSessions, Resumed, ResumedSession};
 pub use search::{Hit, SearchAll, SearchResults};
 pub use segment::{
     Generation, ListSegments, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentError, SegmentType,

@@ -19,6 +19,7 @@ pub mod meaning;
 pub mod offload;
 pub mod pack;
 mod recent;
+pub mod resume;
 pub mod score;
 pub mod search;
 pub mod store;
@@ -27,5 +28,5 @@ pub mod tokens;
 pub mod transcript;
 pub mod words;
 
-pub use engine::{Engine, GRACE_DAYS, Limits};
+pub use engine::{Engine, GRACE_DAYS, GitState, Limits};
 pub use error::{Error, Result};

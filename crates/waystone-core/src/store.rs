@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::api::{
-    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Metadata, Session,
-    SessionPage, Status, UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, Git, Hit, ListCheckpoints, ListSessions, Metadata,
+    Session, SessionPage, Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -72,6 +72,7 @@ pub struct NewCheckpoint {
     pub agent: Option<AgentId>,
     pub workflow: Option<WorkflowId>,
     pub metadata: Metadata,
+    pub git: Option<Git>,
     pub context_hash: Hash,
     pub correlation: Hash,
     /// Its bytes; `None` when the caller believes that nothing changed.
@@ -163,6 +164,34 @@ pub struct CheckedGroup {
     pub findings: Vec<Finding>,
 }
 
+/// Which sessions someone may want to go on with.
+#[derive(Debug, Clone)]
+pub struct FindResumable {
+    pub project: ProjectId,
+    pub workflow: Option<WorkflowId>,
+    pub query: Option<String>,
+}
+
+/// A session that someone may want to go on with. It has a checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resumable {
+    pub session: Session,
+    /// Of sessions used at the same moment, the one used last has the greater one.
+    pub accessed_seq: i64,
+    /// Sessions that began alike have the same.
+    pub correlation: Hash,
+    pub newest: CheckpointId,
+    /// What its newest checkpoint is called.
+    pub newest_name: Option<String>,
+    /// How long its text is.
+    pub newest_bytes: usize,
+    pub git: Option<Git>,
+    /// Whether every word of the query is in a name, tag or metadata.
+    pub is_named: bool,
+    /// Whether the query was found in its newest context.
+    pub hit: Option<Hit>,
+}
+
 /// Everything that must be found again, bytes included.
 ///
 /// Every method is one transaction. `Ok` means the change is durable; `Err` means nothing changed, except that a deletion may be
@@ -216,6 +245,9 @@ pub trait Store: SegmentStore + TranscriptStore {
     async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint>;
 
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session>;
+
+    /// Sessions to choose from when someone wants to go on: those of a project used last, of a workflow, and with words of a query.
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>>;
 
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage>;
 

@@ -14,6 +14,7 @@ mod mcp;
 mod openapi;
 mod operation;
 mod reply;
+mod resume;
 mod route;
 mod search;
 mod segment;
@@ -49,6 +50,7 @@ fn routes() -> Vec<Route> {
     routes.extend(checkpoint::routes());
     routes.extend(view::routes());
     routes.extend(handle::routes());
+    routes.extend(resume::routes());
     routes.extend(search::routes());
     routes.extend(segment::routes());
     routes.extend(stash::routes());

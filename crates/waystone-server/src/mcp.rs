@@ -10,6 +10,7 @@ mod garbage;
 mod handle;
 mod mark;
 mod operation;
+mod resume;
 mod segment;
 mod stash;
 mod stdio;
@@ -47,7 +48,7 @@ const TOOLS_TTL_MS: u64 = 3_600_000;
 const PROMISE: &str = "Waystone keeps your working context safe across restarts.";
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
-    workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
+    workflow_checkpoint_load with that sessionId, or find it with workflow_resume; with maxTokens it fits into what room \
     you have. What a view left out comes back with context_expand. Capture what you read or decide with context_put; \
     context_search_stashed finds what is stashed, and what is in the window with filters {\"tier\": \"working\"}.";
 /// What is said besides to who has all tools.
@@ -55,10 +56,11 @@ const MORE_INSTRUCTIONS: &str = "Mark what must never be shortened with workflow
     room with context_gc_analyze and context_gc_prune; context_undo takes any of it back.";
 
 /// The tools of those who have little room for tools: enough to save, resume, capture and find.
-const CORE: [&str; 8] = [
+const CORE: [&str; 9] = [
     "workflow_checkpoint_save",
     "workflow_checkpoint_load",
     "workflow_checkpoint_list",
+    "workflow_resume",
     "context_put",
     "context_search_stashed",
     "context_retrieve_stashed",
@@ -66,10 +68,12 @@ const CORE: [&str; 8] = [
     "context_analyze_usage",
 ];
 
-/// Arguments that these are not told of, though they are taken.
-const RARE: [&str; 12] = [
+/// Arguments that these are not told of, though they are taken: of any tool, or of one.
+const RARE: [&str; 14] = [
     "agentId",
+    "context_retrieve_stashed.filters",
     "contextRules",
+    "cursor",
     "expectedCheckpointId",
     "force",
     "full",
@@ -94,6 +98,7 @@ pub enum ToolSet {
 fn tools(set: ToolSet) -> Vec<Tool> {
     let mut tools = Vec::new();
     tools.extend(checkpoint::tools());
+    tools.extend(resume::tools());
     tools.extend(mark::tools());
     tools.extend(view::tools());
     tools.extend(handle::tools());

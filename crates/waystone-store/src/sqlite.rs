@@ -20,6 +20,7 @@ mod mirror;
 mod operation;
 mod reader;
 mod rebuild;
+mod resume;
 mod search;
 mod segment;
 mod session;
@@ -46,7 +47,9 @@ use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
-use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, NewContext, Scope, Store, StoredCheckpoint, Wanted};
+use waystone_core::store::{
+    Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, Resumable, Scope, Store, StoredCheckpoint, Wanted,
+};
 
 use crate::OpenError;
 use crate::background::Background;
@@ -226,6 +229,11 @@ impl Store for Sqlite {
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
         self.readers.read(move |db| session::find(db, &scope, &id)).await
+    }
+
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>> {
+        let (scope, wanted, corpora) = (scope.clone(), wanted.clone(), Arc::clone(&self.corpora));
+        self.readers.read(move |db| resume::list(db, &scope, &corpora, &wanted, now)).await
     }
 
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {

@@ -21,9 +21,10 @@ use waystone_core::error::Unavailable;
 use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{
-    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
-    NewTurns, Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store,
-    StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Wanted, WhichSnapshot, WhichTask,
+    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, FindResumable, NewCheckpoint, NewContext,
+    NewSegments, NewTurns, Plan, Put, Restored, Resumable, Roots, Scope, SegmentPage, SegmentStore, SelectSegments,
+    SharedStore, Store, StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Wanted, WhichSnapshot,
+    WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -168,6 +169,11 @@ impl Store for FaultyStore {
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
         self.step()?;
         self.inner.find_session(scope, id).await
+    }
+
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>> {
+        self.step()?;
+        self.inner.list_resumable(scope, wanted, now).await
     }
 
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {

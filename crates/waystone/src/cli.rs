@@ -11,6 +11,7 @@ pub(crate) mod hook;
 mod install;
 mod operation;
 mod render;
+mod resume;
 mod search;
 mod segment;
 mod serve;
@@ -79,6 +80,8 @@ pub(crate) enum OnStore {
     Segment(Box<segment::Command>),
     /// Search everything by words and by meaning: segments, and what sessions last saved
     Search(search::Search),
+    /// Find the session to go on with, by project, git branch, words and last use
+    Resume(resume::Resume),
     /// Group segments by tasks, and capture them in snapshots
     #[command(subcommand)]
     Task(task::Command),
@@ -177,6 +180,7 @@ pub(crate) async fn run(
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
         OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Search(search) => search::run(search, engine, scope, &out, settings.given_project()).await,
+        OnStore::Resume(resume) => resume::run(resume, engine, scope, &out).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
@@ -192,8 +196,8 @@ mod tests {
     use waystone_core::api::{
         AnalyzeGarbage, AnalyzeUsage, CompressContext, CreateSnapshot, ExpandHandle, ListCheckpoints, ListSegments,
         ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext, PruneSegments, PutSegments,
-        RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask,
-        StashSegments, UndoOperation, UpdateSession,
+        RestoreSnapshot, ResumeSessions, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters,
+        SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -248,6 +252,7 @@ mod tests {
         check::<StashSegments>(&["segment stash"], &stash);
         check::<SearchStashed>(&["segment search"], &stash);
         check::<SearchAll>(&["search"], &[("projectId", "in")]);
+        check::<ResumeSessions>(&["resume"], &[]);
         check::<RetrieveStashed>(&["segment retrieve"], &stash);
         check::<SegmentFilters>(&["segment search"], &[("tags", "tag")]);
         check::<ListSegments>(&["segment list"], &[("project_id", "project")]);

@@ -5,7 +5,7 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 43] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 44] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -37,6 +37,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 43] = [
     ("list_operations", true, None, Some("undo")),
     ("undo_operation", true, Some("context_undo"), Some("undo")),
     ("search", true, None, Some("search")),
+    ("resume_sessions", true, Some("workflow_resume"), Some("resume")),
     ("reindex", false, None, Some("doctor")),
     ("find_transcript", false, None, Some("hook")),
     ("capture_transcript", false, None, Some("hook")),

@@ -11,12 +11,13 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
     include_str!("../../migrations/sqlite/0004_segment.sql"),
     include_str!("../../migrations/sqlite/0005_search.sql"),
+    include_str!("../../migrations/sqlite/0006_housekeeping.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]

@@ -1,7 +1,7 @@
 //! Lists of checkpoints, newest first. A page costs the same whatever is behind it: rows are found by an index in their
 //! order, and totals without a filter are counters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::Error;
@@ -113,6 +113,19 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> 
     };
     let next_cursor = last_seq.filter(|_| has_more).map(cursor::write);
     Ok(CheckpointPage { checkpoints, total, has_more, next_cursor, warnings: Vec::new() })
+}
+
+/// The sessions of the newest checkpoints that pass the filters.
+pub(crate) fn list_sessions(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<BTreeSet<String>> {
+    let bounds = Bounds::of(db, scope, filter)?;
+    let sql = format!("SELECT s.id {FROM} WHERE {} AND {FILTERS} ORDER BY c.seq DESC LIMIT :limit", bounds.within);
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = bounds.query(&mut statement, scope, filter)?;
+    let mut found = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        found.insert(row.get(0)?);
+    }
+    Ok(found)
 }
 
 /// What sessions are searched by, of those whose checkpoint passes the filters: its key there, and the checkpoint's.
