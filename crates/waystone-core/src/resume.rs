@@ -51,6 +51,11 @@ pub struct Ranked {
 }
 
 impl Ranked {
+    /// Whether it is what was asked for, if anything was.
+    pub fn is_answer(&self, asked: &Asked<'_>) -> bool {
+        self.is_asked || (asked.query.is_none() && asked.workflow.is_none())
+    }
+
     fn rank(&self) -> (bool, bool) {
         (self.is_asked, self.is_own)
     }
@@ -70,12 +75,11 @@ pub fn rank(found: Vec<Resumable>, asked: &Asked<'_>) -> Vec<Ranked> {
 
 /// Whether the first is well ahead. Being the only one is enough, unless something was asked for that it is not.
 pub fn is_clear(ranked: &[Ranked], asked: &Asked<'_>) -> bool {
-    let is_answer = |first: &Ranked| first.is_asked || (asked.query.is_none() && asked.workflow.is_none());
     match ranked {
         [] => false,
-        [first] => is_answer(first),
+        [first] => first.is_answer(asked),
         [first, second, ..] => {
-            is_answer(first) && (first.is_asked != second.is_asked || first.score - second.score >= CLEAR)
+            first.is_answer(asked) && (first.is_asked != second.is_asked || first.score - second.score >= CLEAR)
         }
     }
 }

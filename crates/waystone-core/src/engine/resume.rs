@@ -18,9 +18,10 @@ const TEXT_CHARS: usize = 200;
 /// A longer context is not read for a glance.
 const PREVIEW_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-const NONE_SAVED: &str = "nothing was saved yet; workflow_checkpoint_save saves";
-const NONE_FITS: &str = "no session fits; try other words, or workflow_checkpoint_list, which lists what was saved";
-const NOT_CLEAR: &str = "more than one may be meant; look at why and preview, or ask, before you load one";
+const NONE_SAVED: &str = "nothing was saved yet";
+const NONE_FITS: &str = "no session of this project fits; try other words, or look at the list of all";
+const NONE_ASKED: &str = "none is what was asked for; these were used here last";
+const NOT_CLEAR: &str = "more than one may be meant; look at them, or ask, before one is loaded";
 
 impl Engine {
     /// The sessions most likely meant, each with what speaks for it.
@@ -35,9 +36,11 @@ impl Engine {
         let asked = Asked { project: &self.project, workflow, query, git, now };
         let ranked = rank(found, &asked);
         let confident = is_clear(&ranked, &asked);
-        let hint = match ranked.is_empty() {
-            true => Some(if self.is_empty(scope).await? { NONE_SAVED } else { NONE_FITS }),
-            false => (!confident).then_some(NOT_CLEAR),
+        let hint = match ranked.first() {
+            None if self.is_empty(scope).await? => Some(NONE_SAVED),
+            None => Some(NONE_FITS),
+            Some(first) if !first.is_answer(&asked) => Some(NONE_ASKED),
+            Some(_) => (!confident).then_some(NOT_CLEAR),
         };
         let mut sessions = Vec::new();
         for one in ranked.into_iter().take(request.limit as usize) {

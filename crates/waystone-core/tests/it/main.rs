@@ -12,6 +12,7 @@ mod handle;
 mod mark;
 mod mirror;
 mod repair;
+mod resume;
 mod search;
 mod segment;
 mod session;

@@ -29,14 +29,13 @@ pub(crate) async fn run(resume: Resume, engine: &Engine, scope: &Scope, out: &Ou
 }
 
 fn show(found: &Resumed) -> String {
-    let Some(first) = found.sessions.first() else {
-        return "No session fits. `waystone session list` shows all there are.".to_owned();
-    };
-    let mut text: String = found.sessions.iter().map(|session| describe(session) + "\n").collect();
-    if !found.confident {
-        text.push_str("More than one may be meant.\n");
-    }
-    text + &format!("`waystone checkpoint show --latest {}` prints the first one.", first.session_id)
+    let sessions = found.sessions.iter().map(|session| describe(session) + "\n");
+    let hint = found.hint.map(|hint| format!("note: {hint}\n"));
+    let first = found.sessions.first().map_or_else(
+        || "`waystone session list` shows all sessions.".to_owned(),
+        |first| format!("`waystone checkpoint show --latest {}` prints the first one.", first.session_id),
+    );
+    sessions.chain(hint).chain([first]).collect()
 }
 
 fn describe(session: &ResumedSession) -> String {
