@@ -12,6 +12,7 @@ pub mod compress;
 pub mod diff;
 mod engine;
 pub mod error;
+pub mod find;
 pub mod handle;
 pub mod id;
 pub mod json;

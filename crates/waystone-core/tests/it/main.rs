@@ -8,6 +8,7 @@ mod class;
 mod delta;
 mod diff;
 mod fault;
+mod find;
 mod handle;
 mod mark;
 mod mirror;

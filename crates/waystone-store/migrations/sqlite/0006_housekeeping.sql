@@ -7,3 +7,14 @@ ALTER TABLE checkpoint ADD COLUMN git_head TEXT;   -- commit of it, in hex
 CREATE INDEX session_by_project ON session (space, project, accessed_seq);
 CREATE INDEX session_by_workflow ON session (space, workflow, accessed_seq) WHERE workflow IS NOT NULL;
 CREATE INDEX session_named ON session (space, accessed_seq) WHERE name IS NOT NULL OR tags <> '[]';
+
+-- Checkpoints by what their metadata say, for lists. It only narrows down: rows are looked at again. Written by housekeeping.
+CREATE VIRTUAL TABLE checkpoint_term USING fts5(terms, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii');
+ALTER TABLE search_index ADD COLUMN found_key INTEGER NOT NULL DEFAULT 0; -- checkpoints up to this key are in checkpoint_term
+
+CREATE TRIGGER checkpoint_term_removed AFTER DELETE ON checkpoint BEGIN
+    DELETE FROM checkpoint_term WHERE rowid = old.key;
+END;
+CREATE TRIGGER checkpoint_term_changed AFTER UPDATE OF metadata, tags ON checkpoint BEGIN
+    UPDATE search_index SET found_key = min(found_key, old.key - 1);
+END;

@@ -1,6 +1,7 @@
 //! Checkpoints as rows: finding them, hiding them, taking note of their use. Adding one is in [`add`], lists in [`list`].
 
 mod add;
+mod find;
 mod list;
 mod retry;
 
@@ -19,6 +20,7 @@ use super::log::{Operation, append, append_and_publish, handle};
 use super::session;
 use crate::mirror;
 pub(crate) use add::add;
+pub(crate) use find::{read_unindexed, write_found};
 pub(crate) use list::{list, list_indexed, list_sessions};
 
 /// Records that a checkpoint was loaded.
