@@ -20,6 +20,7 @@ mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod transcript;
@@ -53,6 +54,7 @@ pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSess
 pub use stash::{
     RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, SegmentFilters, StashReply, StashSegments,
 };
+pub use stats::{CallStats, ClassStats, LargeSession, Stats, TierStats, ViewStats};
 pub use status::Status;
 pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,

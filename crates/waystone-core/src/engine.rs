@@ -12,6 +12,7 @@ mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod transcript;

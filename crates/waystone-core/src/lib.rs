@@ -14,6 +14,7 @@ mod engine;
 pub mod error;
 pub mod find;
 pub mod handle;
+pub mod histogram;
 pub mod id;
 pub mod json;
 pub mod meaning;

@@ -11,11 +11,12 @@ use tokio::sync::watch;
 
 use crate::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, Git, Hit, ListCheckpoints, ListSessions, Metadata,
-    Session, SessionPage, Status, UpdateSession,
+    Session, SessionPage, Stats, Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
+use crate::histogram::{Kind, Measured};
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
 
@@ -284,6 +285,15 @@ pub trait Store: SegmentStore + TranscriptStore {
 
     /// The number of the newest event, as it changes, by whichever process.
     fn watch_events(&self) -> watch::Receiver<i64>;
+
+    /// Figures of what is kept.
+    async fn stats(&self, scope: &Scope) -> Result<Stats>;
+
+    /// Takes note of a measurement. It is written with a later commit, at the latest when the store closes.
+    fn note_measured(&self, scope: &Scope, kind: Kind, name: &str, value: u64);
+
+    /// What was measured, by whichever process.
+    async fn list_measured(&self, scope: &Scope) -> Result<Vec<Measured>>;
 
     async fn status(&self, scope: &Scope) -> Result<Status>;
 

@@ -20,6 +20,7 @@ mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod usage;
@@ -59,6 +60,7 @@ fn routes() -> Vec<Route> {
     routes.extend(task::routes());
     routes.extend(operation::routes());
     routes.extend(event::routes());
+    routes.extend(stats::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());
     routes.extend(docs::routes());
@@ -108,7 +110,10 @@ impl Http {
         let mcp = mcp::service(&self, handler);
         let mut router = Router::new();
         for route in routes() {
-            router = router.route(route.path, route.into_handler());
+            let path = route.path;
+            let timed: (Self, Arc<str>) = (self.clone(), format!("{} {}", route.method, route.path).into());
+            let handler = route.into_handler().layer(middleware::from_fn_with_state(timed, stats::time));
+            router = router.route(path, handler);
         }
         router
             .route("/mcp", mcp)

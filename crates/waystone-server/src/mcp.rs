@@ -20,6 +20,7 @@ mod usage;
 mod view;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
@@ -265,7 +266,9 @@ impl ServerHandler for Mcp {
         let aside = Aside::of(&context);
         let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
         let turn = if tool.has_large_reply { self.turns.reply().await } else { None };
-        let reply = tool.call(self.engine.clone(), scope, arguments).await;
+        let begun = Instant::now();
+        let reply = tool.call(self.engine.clone(), scope.clone(), arguments).await;
+        self.engine.note_call(&scope, &tool.definition.name, begun.elapsed());
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {
                 aside.put_reply(text, turn);

@@ -24,6 +24,7 @@ mod resume;
 mod search;
 mod segment;
 mod session;
+mod stats;
 mod status;
 mod task;
 mod transcript;
@@ -41,10 +42,11 @@ use tokio::sync::watch;
 use waystone_core::Result;
 use waystone_core::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
-    Status, UpdateSession,
+    Stats, Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
+use waystone_core::histogram::{Kind, Measured};
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{
@@ -65,6 +67,7 @@ use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::import_files;
 use search::Corpora;
+use stats::Measures;
 use writer::Writer;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
@@ -73,6 +76,7 @@ pub struct Sqlite {
     readers: Arc<Readers>,
     writer: Writer,
     corpora: Arc<Corpora>,
+    measures: Arc<Measures>,
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
@@ -95,7 +99,15 @@ impl Sqlite {
         let upkeep = Upkeep::new(directory.clone(), clock)?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self { directory, readers, writer, corpora: Arc::default(), events, held })
+        Ok(Self { directory, readers, writer, corpora: Arc::default(), measures: Arc::default(), events, held })
+    }
+
+    /// Writes what was measured with a later commit.
+    fn write_measures(&self) {
+        if !self.measures.is_empty() {
+            let measures = Arc::clone(&self.measures);
+            self.writer.note(move |db| measures.write(db));
+        }
     }
 
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
@@ -299,12 +311,29 @@ impl Store for Sqlite {
         events.get_or_insert_with(|| EventWatch::start(self.directory.database())).subscribe()
     }
 
+    async fn stats(&self, scope: &Scope) -> Result<Stats> {
+        let scope = scope.clone();
+        self.readers.read(move |db| stats::read(db, &scope)).await
+    }
+
+    fn note_measured(&self, scope: &Scope, kind: Kind, name: &str, value: u64) {
+        if self.measures.add(scope.space, kind, name, value) {
+            self.write_measures();
+        }
+    }
+
+    async fn list_measured(&self, scope: &Scope) -> Result<Vec<Measured>> {
+        let (scope, measures) = (scope.clone(), Arc::clone(&self.measures));
+        self.readers.read(move |db| measures.list(db, &scope)).await
+    }
+
     async fn status(&self, scope: &Scope) -> Result<Status> {
         let (scope, directory) = (scope.clone(), self.directory.clone());
         self.readers.read(move |db| status::read(db, &scope, &directory)).await
     }
 
     async fn close(&self) {
+        self.write_measures();
         self.writer.close().await;
         self.readers.close();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -16,6 +16,7 @@ mod search;
 mod segment;
 mod serve;
 mod session;
+mod stats;
 mod status;
 mod task;
 mod view;
@@ -93,6 +94,8 @@ pub(crate) enum OnStore {
     Hook(hook::Hook),
     /// Show what is kept, where, and who uses it
     Status,
+    /// Show figures: sizes, tokens, the largest sessions, what views saved, how long calls took
+    Stats,
     /// Check both copies of everything that is kept, and heal each from the other
     Doctor(doctor::Doctor),
 }
@@ -186,6 +189,7 @@ pub(crate) async fn run(
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Hook(hook) => hook::run(hook, engine, scope).await,
         OnStore::Status => status::run(engine, scope, &out).await,
+        OnStore::Stats => stats::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }
 }

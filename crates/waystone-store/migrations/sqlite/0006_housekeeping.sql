@@ -18,3 +18,14 @@ END;
 CREATE TRIGGER checkpoint_term_changed AFTER UPDATE OF metadata, tags ON checkpoint BEGIN
     UPDATE search_index SET found_key = min(found_key, old.key - 1);
 END;
+
+-- What was measured, by all processes: how many fell into a bucket. Not data: it is written late, and lost with the database.
+CREATE TABLE histogram (
+    space  INTEGER NOT NULL REFERENCES space,
+    kind   TEXT NOT NULL,                   -- `call`: microseconds; `view`: percent saved
+    name   TEXT NOT NULL,                   -- tool or route, or how a view was asked for
+    bucket INTEGER NOT NULL,                -- see histogram.rs of the core
+    count  INTEGER NOT NULL,
+    total  INTEGER NOT NULL,                -- what those in the bucket add up to
+    PRIMARY KEY (space, kind, name, bucket)
+) STRICT, WITHOUT ROWID;
