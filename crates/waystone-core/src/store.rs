@@ -166,9 +166,10 @@ pub struct CheckedGroup {
 }
 
 /// Which sessions someone may want to go on with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FindResumable {
-    pub project: ProjectId,
+    /// Whose sessions used last are wanted; `None` means of all.
+    pub project: Option<ProjectId>,
     pub workflow: Option<WorkflowId>,
     pub query: Option<String>,
 }

@@ -29,7 +29,7 @@ impl Engine {
         request.check()?;
         let (now, git) = (self.clock.now(), (self.git)());
         let query = request.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-        let (project, workflow) = (self.project.clone(), request.workflow_id.clone());
+        let (project, workflow) = (Some(self.project.clone()), request.workflow_id.clone());
         let wanted = FindResumable { project, workflow, query: query.map(str::to_owned) };
         let found = self.store.list_resumable(scope, &wanted, now).await?;
         let (workflow, git) = (wanted.workflow.as_ref(), git.as_ref());

@@ -1,20 +1,23 @@
 //! Figures of what is kept, and of how it is used. What is measured is noted by the way and written later: no call waits for it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{CallStats, Class, ClassStats, ListSessions, LoadCheckpoint, Stats, ViewStats};
+use crate::api::{CallStats, Class, ClassStats, LoadCheckpoint, Stats, ViewStats};
 use crate::classify::classify;
 use crate::error::{Error, Result};
 use crate::histogram::{Kind, Summary, summarize};
 use crate::offload::offload_unless;
-use crate::store::Scope;
+use crate::store::{FindResumable, Scope};
 use crate::tokens::count;
 
 /// The newest contexts of so many sessions are looked at, up to so much text in all: counting takes its time.
-const CLASSIFIED_SESSIONS_MAX: u32 = 100;
+const CLASSIFIED_SESSIONS_MAX: usize = 100;
 const CLASSIFIED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl Engine {
@@ -56,33 +59,27 @@ impl Engine {
     }
 
     async fn count_classes(&self, scope: &Scope) -> Result<(Vec<ClassStats>, u64)> {
-        let newest = ListSessions { limit: CLASSIFIED_SESSIONS_MAX, ..ListSessions::default() };
+        let mut used = self.store.list_resumable(scope, &FindResumable::default(), self.clock.now()).await?;
+        used.sort_by_key(|one| Reverse(one.accessed_seq));
         let (mut tokens, mut sessions, mut room) = (BTreeMap::<Class, u64>::new(), 0, CLASSIFIED_BYTES_MAX);
-        for session in self.store.list_sessions(scope, &newest).await?.sessions {
-            let request = LoadCheckpoint { session_id: Some(session.id), ..LoadCheckpoint::default() };
+        for one in used.into_iter().take(CLASSIFIED_SESSIONS_MAX) {
+            let Some(left) = room.checked_sub(one.newest_bytes) else { continue };
+            let request = LoadCheckpoint { checkpoint_id: Some(one.newest), ..LoadCheckpoint::default() };
             let loaded = match self.read_checkpoint(scope, request).await {
                 Ok(loaded) => loaded,
-                // It has no checkpoint, or none that can be read.
-                Err(Error::SessionNotFound(_) | Error::CheckpointNotFound(_) | Error::CheckpointCorrupt { .. }) => {
-                    continue;
-                }
+                Err(Error::CheckpointNotFound(_) | Error::CheckpointCorrupt { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let bytes = loaded.context.get().len();
-            if bytes > room {
-                continue;
-            }
-            room -= bytes;
-            let rules = self.rules(&session.critical_keys, &session.context_rules)?;
+            let rules = self.rules(&one.session.critical_keys, &one.session.context_rules)?;
             let counted = offload_unless(false, move || {
                 let context = parse_context(&loaded.context)?;
-                let one = |(key, value): (&String, &serde_json::Value)| {
+                let count = |(key, value): (&String, &Value)| {
                     (classify(key, value, &rules).class, count(&format!("{key:?}:{value}")) as u64)
                 };
-                Ok::<_, Error>(context.iter().map(one).collect::<Vec<_>>())
+                Ok::<_, Error>(context.iter().map(count).collect::<Vec<_>>())
             });
             counted.await??.into_iter().for_each(|(class, count)| *tokens.entry(class).or_default() += count);
-            sessions += 1;
+            (sessions, room) = (sessions + 1, left);
         }
         let class = |class: Class| ClassStats { class, tokens: tokens.get(&class).copied().unwrap_or_default() };
         Ok((Class::ALL.into_iter().map(class).collect(), sessions))

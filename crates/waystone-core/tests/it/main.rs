@@ -17,4 +17,5 @@ mod resume;
 mod search;
 mod segment;
 mod session;
+mod stats;
 mod view;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use rusqlite::types::Null;
 use rusqlite::{Connection, ToSql};
 use waystone_core::api::{Git, ListCheckpoints};
 use waystone_core::canon::Hash;
@@ -33,7 +34,10 @@ pub(crate) fn list(
     now: Timestamp,
 ) -> DbResult<Vec<Resumable>> {
     let mut all = Found { db, space: scope.space, sessions: HashMap::new() };
-    all.add("project = ?2", &wanted.project.as_str(), RECENT_MAX, |_| {})?;
+    match &wanted.project {
+        Some(project) => all.add("project = ?2", &project.as_str(), RECENT_MAX, |_| {})?,
+        None => all.add("?2 IS NULL", &Null, RECENT_MAX, |_| {})?,
+    }
     if let Some(workflow) = &wanted.workflow {
         all.add("workflow = ?2", &workflow.as_str(), WORKFLOW_MAX, |_| {})?;
     }
