@@ -25,12 +25,15 @@ const RARE: usize = 10;
 const AREAS: [&str; 10] =
     ["parser", "billing", "search", "login", "deploy", "export", "layout", "cache", "queue", "report"];
 
+/// What is asked in a round.
+type Query = fn(usize) -> Value;
+
 pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let ground = Ground::new();
     let large = options.scaled(LARGE, 2 * SMALL);
     let mut small = Store::fill(&ground, &programs.waystone, "small", SMALL)?;
     let mut big = Store::fill(&ground, &programs.waystone, "large", large)?;
-    let queries: [(&str, fn(usize) -> Value, usize); 4] = [
+    let queries: [(&str, Query, usize); 4] = [
         ("by name", |n| json!({ "query": format!("mended-{n}.") }), 1),
         ("by tag", |n| json!({ "tags": [format!("ticket-{n}")] }), RARE),
         ("by a part of a word", |n| json!({ "query": format!("zyx{n}q") }), RARE),
@@ -101,7 +104,7 @@ fn lane(session: usize, at: usize, lanes: usize, checkpoints: usize) -> VecDeque
         let number = session * SESSION_CHECKPOINTS + n;
         let rare = number / every;
         let (mut tags, mut note) = (vec![AREAS[number % AREAS.len()].to_owned()], "the step is done".to_owned());
-        if number % every == 0 {
+        if number.is_multiple_of(every) {
             tags.push(format!("ticket-{}", rare % RARE));
             note = format!("the step wzyx{}qr is done", rare % RARE);
         }
