@@ -40,7 +40,9 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => true,
         // What every database of ours has is gone.
-        Some(ErrorCode::Unknown) => error.to_string().contains("no such ") || error.to_string().contains("malformed"),
+        Some(ErrorCode::Unknown) => {
+            ["no such ", "malformed", "fts5 file format"].iter().any(|said| error.to_string().contains(said))
+        }
         // A value is not of the type that it has in every database of ours.
         None => true,
         _ => false,
