@@ -7,7 +7,7 @@ use waystone_core::find::terms;
 use super::parse_metadata;
 
 /// How many checkpoints are indexed in one transaction. Writers wait meanwhile.
-const ROWS_MAX: usize = 500;
+const ROWS_MAX: usize = 100;
 
 /// Checkpoints that are to be indexed: after which key they come, and the terms of each by its key.
 pub(crate) struct Pending {
