@@ -26,7 +26,7 @@ def main(binary, modules):
         run = lambda *arguments: inspect(binary, modules, directory, *arguments)
         names = [tool["name"] for tool in run("--method", "tools/list")["tools"]]
         assert names == ["workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list",
-                         "workflow_mark_critical", "workflow_context_compress", "workflow_context_prioritize",
+                         "workflow_resume", "workflow_mark_critical", "workflow_context_compress", "workflow_context_prioritize",
                          "context_expand", "context_put", "context_get_working_set", "context_get_task_context",
                          "context_list_projects", "context_stash", "context_search_stashed", "context_retrieve_stashed",
                          "context_analyze_usage", "context_gc_analyze", "context_gc_prune", "context_gc_pin", "context_gc_unpin",

@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 mod concurrent;
+mod find;
 mod growth;
 mod operation;
 mod peer;
@@ -65,12 +66,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let programs =
         Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 9] = [
+    let topics: [(&str, Topic); 10] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
         ("the transport", transport::measure),
         ("a store that grows", growth::measure),
+        ("find among many", find::measure),
         ("sessions that grow", session::measure),
         ("views", view::measure),
         ("segments", segment::measure),

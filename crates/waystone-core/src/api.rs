@@ -11,15 +11,18 @@ mod doctor;
 mod error;
 mod event;
 mod garbage;
+mod git;
 mod handle;
 mod mark;
 mod metadata;
 mod operation;
+mod resume;
 mod retention;
 mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod transcript;
@@ -39,10 +42,12 @@ pub use garbage::{
     AnalyzeGarbage, Candidate, GarbageReply, PinReply, PinSegments, PruneAction, PruneReply, PruneSegments,
     PruningPlan, UnpinReply,
 };
+pub use git::Git;
 pub use handle::{ExpandHandle, ExpandedHandle};
 pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
 pub use metadata::Metadata;
 pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
+pub use resume::{Preview, ResumeSessions, Resumed, ResumedSession};
 pub use retention::{CleanUp, Cleaned, CleanedUp, Deletion, RestoredCheckpoint};
 pub use search::{Hit, SearchAll, SearchResults};
 pub use segment::{
@@ -53,6 +58,7 @@ pub use session::{DeletedSession, ListSessions, Session, SessionPage, UpdateSess
 pub use stash::{
     RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, SegmentFilters, StashReply, StashSegments,
 };
+pub use stats::{CallStats, ClassStats, LargeSession, Stats, TierStats, ViewStats};
 pub use status::Status;
 pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,

@@ -8,11 +8,13 @@ mod garbage;
 mod handle;
 mod mark;
 mod operation;
+mod resume;
 mod retention;
 mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod transcript;
@@ -21,7 +23,7 @@ mod view;
 
 use std::sync::Arc;
 
-use crate::api::ContextRule;
+use crate::api::{ContextRule, Git};
 use crate::clock::{Clock, Timestamp};
 use crate::id::ProjectId;
 use crate::recent::Recent;
@@ -118,6 +120,9 @@ impl Default for Limits {
     }
 }
 
+/// Where the repository around the working directory stands now. Asked at every save, so it must cost little.
+pub type GitState = Arc<dyn Fn() -> Option<Git> + Send + Sync>;
+
 /// Cheap to clone; all clones are one engine.
 #[derive(Clone)]
 pub struct Engine {
@@ -130,6 +135,7 @@ pub struct Engine {
     context_rules: Arc<[ContextRule]>,
     /// The project of a request that names none.
     project: ProjectId,
+    git: GitState,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
 }
@@ -144,6 +150,7 @@ impl Engine {
             counts: Arc::default(),
             context_rules: Arc::new([]),
             project,
+            git: Arc::new(|| None),
             volatile: None,
         }
     }
@@ -156,6 +163,11 @@ impl Engine {
     /// The same engine with rules for all sessions.
     pub fn with_context_rules(self, rules: Vec<ContextRule>) -> Self {
         Self { context_rules: rules.into(), ..self }
+    }
+
+    /// The same engine of who works in a repository.
+    pub fn with_git(self, git: GitState) -> Self {
+        Self { git, ..self }
     }
 
     /// What every reply says besides its own: that nothing is kept, if so.

@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::api::{
-    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Metadata, Session,
-    SessionPage, Status, UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, Git, Hit, ListCheckpoints, ListSessions, Metadata,
+    Session, SessionPage, Stats, Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
+use crate::histogram::{Kind, Measured};
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
 
@@ -74,6 +75,7 @@ pub struct NewCheckpoint {
     pub agent: Option<AgentId>,
     pub workflow: Option<WorkflowId>,
     pub metadata: Metadata,
+    pub git: Option<Git>,
     pub context_hash: Hash,
     pub correlation: Hash,
     /// Its bytes; `None` when the caller believes that nothing changed.
@@ -175,6 +177,35 @@ pub struct CheckedGroup {
     pub findings: Vec<Finding>,
 }
 
+/// Which sessions someone may want to go on with.
+#[derive(Debug, Clone, Default)]
+pub struct FindResumable {
+    /// Whose sessions used last are wanted; `None` means of all.
+    pub project: Option<ProjectId>,
+    pub workflow: Option<WorkflowId>,
+    pub query: Option<String>,
+}
+
+/// A session that someone may want to go on with. It has a checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resumable {
+    pub session: Session,
+    /// Of sessions used at the same moment, the one used last has the greater one.
+    pub accessed_seq: i64,
+    /// Sessions that began alike have the same.
+    pub correlation: Hash,
+    pub newest: CheckpointId,
+    /// What its newest checkpoint is called.
+    pub newest_name: Option<String>,
+    /// How long its text is.
+    pub newest_bytes: usize,
+    pub git: Option<Git>,
+    /// Whether every word of the query is in a name, tag or metadata.
+    pub is_named: bool,
+    /// Whether the query was found in its newest context.
+    pub hit: Option<Hit>,
+}
+
 /// Everything that must be found again, bytes included.
 ///
 /// Every method is one transaction. `Ok` means the change is durable; `Err` means nothing changed, except that a deletion may be
@@ -233,6 +264,9 @@ pub trait Store: SegmentStore + TranscriptStore + RetentionStore {
 
     async fn find_session(&self, scope: &Scope, id: &SessionId) -> Result<Session>;
 
+    /// Sessions to choose from when someone wants to go on: those of a project used last, of a workflow, and with words of a query.
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>>;
+
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage>;
 
     async fn update_session(
@@ -268,6 +302,15 @@ pub trait Store: SegmentStore + TranscriptStore + RetentionStore {
 
     /// The number of the newest event, as it changes, by whichever process.
     fn watch_events(&self) -> watch::Receiver<i64>;
+
+    /// Figures of what is kept.
+    async fn stats(&self, scope: &Scope) -> Result<Stats>;
+
+    /// Takes note of a measurement. It is written with a later commit, at the latest when the store closes.
+    fn note_measured(&self, scope: &Scope, kind: Kind, name: &str, value: u64);
+
+    /// What was measured, by whichever process.
+    async fn list_measured(&self, scope: &Scope) -> Result<Vec<Measured>>;
 
     async fn status(&self, scope: &Scope) -> Result<Status>;
 

@@ -15,12 +15,14 @@ mod mcp;
 mod openapi;
 mod operation;
 mod reply;
+mod resume;
 mod retention;
 mod route;
 mod search;
 mod segment;
 mod session;
 mod stash;
+mod stats;
 mod status;
 mod task;
 mod usage;
@@ -51,6 +53,7 @@ fn routes() -> Vec<Route> {
     routes.extend(checkpoint::routes());
     routes.extend(view::routes());
     routes.extend(handle::routes());
+    routes.extend(resume::routes());
     routes.extend(search::routes());
     routes.extend(segment::routes());
     routes.extend(stash::routes());
@@ -61,6 +64,7 @@ fn routes() -> Vec<Route> {
     routes.extend(retention::routes());
     routes.extend(backup::routes());
     routes.extend(event::routes());
+    routes.extend(stats::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());
     routes.extend(docs::routes());
@@ -110,7 +114,10 @@ impl Http {
         let mcp = mcp::service(&self, handler);
         let mut router = Router::new();
         for route in routes() {
-            router = router.route(route.path, route.into_handler());
+            let path = route.path;
+            let timed: (Self, Arc<str>) = (self.clone(), format!("{} {}", route.method, route.path).into());
+            let handler = route.into_handler().layer(middleware::from_fn_with_state(timed, stats::time));
+            router = router.route(path, handler);
         }
         router
             .route("/mcp", mcp)

@@ -10,6 +10,7 @@ mod garbage;
 mod handle;
 mod mark;
 mod operation;
+mod resume;
 mod segment;
 mod stash;
 mod stdio;
@@ -19,6 +20,7 @@ mod usage;
 mod view;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
@@ -47,7 +49,7 @@ const TOOLS_TTL_MS: u64 = 3_600_000;
 const PROMISE: &str = "Waystone keeps your working context safe across restarts.";
 const INSTRUCTIONS: &str = "Save with workflow_checkpoint_save \
     whenever losing the work since the last save would hurt; keep the sessionId it returns. To resume, call \
-    workflow_checkpoint_load with that sessionId, or find it with workflow_checkpoint_list; with maxTokens it fits into what room \
+    workflow_checkpoint_load with that sessionId, or find it with workflow_resume; with maxTokens it fits into what room \
     you have. What a view left out comes back with context_expand. Capture what you read or decide with context_put; \
     context_search_stashed finds what is stashed, and what is in the window with filters {\"tier\": \"working\"}.";
 /// What is said besides to who has all tools.
@@ -55,10 +57,11 @@ const MORE_INSTRUCTIONS: &str = "Mark what must never be shortened with workflow
     room with context_gc_analyze and context_gc_prune; context_undo takes any of it back.";
 
 /// The tools of those who have little room for tools: enough to save, resume, capture and find.
-const CORE: [&str; 8] = [
+const CORE: [&str; 9] = [
     "workflow_checkpoint_save",
     "workflow_checkpoint_load",
     "workflow_checkpoint_list",
+    "workflow_resume",
     "context_put",
     "context_search_stashed",
     "context_retrieve_stashed",
@@ -66,10 +69,12 @@ const CORE: [&str; 8] = [
     "context_analyze_usage",
 ];
 
-/// Arguments that these are not told of, though they are taken.
-const RARE: [&str; 12] = [
+/// Arguments that these are not told of, though they are taken: of any tool, or of one.
+const RARE: [&str; 14] = [
     "agentId",
+    "context_retrieve_stashed.filters",
     "contextRules",
+    "cursor",
     "expectedCheckpointId",
     "force",
     "full",
@@ -94,6 +99,7 @@ pub enum ToolSet {
 fn tools(set: ToolSet) -> Vec<Tool> {
     let mut tools = Vec::new();
     tools.extend(checkpoint::tools());
+    tools.extend(resume::tools());
     tools.extend(mark::tools());
     tools.extend(view::tools());
     tools.extend(handle::tools());
@@ -260,7 +266,9 @@ impl ServerHandler for Mcp {
         let aside = Aside::of(&context);
         let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
         let turn = if tool.has_large_reply { self.turns.reply().await } else { None };
-        let reply = tool.call(self.engine.clone(), scope, arguments).await;
+        let begun = Instant::now();
+        let reply = tool.call(self.engine.clone(), scope.clone(), arguments).await;
+        self.engine.note_call(&scope, &tool.definition.name, begun.elapsed());
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {
                 aside.put_reply(text, turn);

@@ -21,10 +21,12 @@ mod mirror;
 mod operation;
 mod reader;
 mod rebuild;
+mod resume;
 mod retention;
 mod search;
 mod segment;
 mod session;
+mod stats;
 mod status;
 mod task;
 mod transcript;
@@ -42,14 +44,17 @@ use rusqlite::Connection;
 use tokio::sync::watch;
 use waystone_core::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
-    Status, UpdateSession,
+    Stats, Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::error::Unavailable;
+use waystone_core::histogram::{Kind, Measured};
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
-use waystone_core::store::{Added, CheckedGroup, NewCheckpoint, NewContext, Scope, Store, StoredCheckpoint, Wanted};
+use waystone_core::store::{
+    Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, Resumable, Scope, Store, StoredCheckpoint, Wanted,
+};
 use waystone_core::{Error, Limits, Result};
 
 use crate::OpenError;
@@ -67,6 +72,7 @@ use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::{Base, import_files};
 use search::Corpora;
+use stats::Measures;
 use writer::Writer;
 
 /// From this size on a write is not begun without room for it.
@@ -80,6 +86,7 @@ pub struct Sqlite {
     readers: Arc<Readers>,
     writer: Writer,
     corpora: Arc<Corpora>,
+    measures: Arc<Measures>,
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
@@ -103,7 +110,25 @@ impl Sqlite {
         let upkeep = Upkeep::new(directory.clone(), Arc::clone(&clock), limits.clone())?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
         let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self { directory, clock, limits: limits.clone(), readers, writer, corpora: Arc::default(), events, held })
+        Ok(Self {
+            directory,
+            clock,
+            limits: limits.clone(),
+            readers,
+            writer,
+            corpora: Arc::default(),
+            measures: Arc::default(),
+            events,
+            held,
+        })
+    }
+
+    /// Writes what was measured with a later commit.
+    fn write_measures(&self) {
+        if !self.measures.is_empty() {
+            let measures = Arc::clone(&self.measures);
+            self.writer.note(move |db| measures.write(db));
+        }
     }
 
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
@@ -291,6 +316,11 @@ impl Store for Sqlite {
         self.readers.read(move |db| session::find(db, &scope, &id)).await
     }
 
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>> {
+        let (scope, wanted, corpora) = (scope.clone(), wanted.clone(), Arc::clone(&self.corpora));
+        self.readers.read(move |db| resume::list(db, &scope, &corpora, &wanted, now)).await
+    }
+
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {
         let (scope, filter) = (scope.clone(), filter.clone());
         self.readers.read(move |db| session::list(db, &scope, &filter)).await
@@ -354,12 +384,29 @@ impl Store for Sqlite {
         events.get_or_insert_with(|| EventWatch::start(self.directory.database())).subscribe()
     }
 
+    async fn stats(&self, scope: &Scope) -> Result<Stats> {
+        let scope = scope.clone();
+        self.readers.read(move |db| stats::read(db, &scope)).await
+    }
+
+    fn note_measured(&self, scope: &Scope, kind: Kind, name: &str, value: u64) {
+        if self.measures.add(scope.space, kind, name, value) {
+            self.write_measures();
+        }
+    }
+
+    async fn list_measured(&self, scope: &Scope) -> Result<Vec<Measured>> {
+        let (scope, measures) = (scope.clone(), Arc::clone(&self.measures));
+        self.readers.read(move |db| measures.list(db, &scope)).await
+    }
+
     async fn status(&self, scope: &Scope) -> Result<Status> {
         let (scope, directory) = (scope.clone(), self.directory.clone());
         self.readers.read(move |db| status::read(db, &scope, &directory)).await
     }
 
     async fn close(&self) {
+        self.write_measures();
         self.writer.close().await;
         self.readers.close();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -13,18 +13,20 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListOperations, ListSessions,
-    ListSnapshots, OperationPage, Segment, SegmentType, Session, SessionPage, Snapshot, SnapshotPage, Status, Task,
-    UndoneOperation, UpdateSession,
+    ListSnapshots, OperationPage, Segment, SegmentType, Session, SessionPage, Snapshot, SnapshotPage, Stats, Status,
+    Task, UndoneOperation, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
+use waystone_core::histogram::{Kind, Measured};
 use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{
-    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, NewCheckpoint, NewContext, NewSegments,
-    NewTurns, Plan, Put, Restored, Roots, Scope, SegmentPage, SegmentStore, SelectSegments, SharedStore, Store,
-    StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted, WhichSnapshot, WhichTask,
+    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, FindResumable, NewCheckpoint, NewContext,
+    NewSegments, NewTurns, Plan, Put, Restored, Resumable, Roots, Scope, SegmentPage, SegmentStore, SelectSegments,
+    SharedStore, Store, StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted, WhichSnapshot,
+    WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -180,6 +182,11 @@ impl Store for FaultyStore {
         self.inner.find_session(scope, id).await
     }
 
+    async fn list_resumable(&self, scope: &Scope, wanted: &FindResumable, now: Timestamp) -> Result<Vec<Resumable>> {
+        self.step()?;
+        self.inner.list_resumable(scope, wanted, now).await
+    }
+
     async fn list_sessions(&self, scope: &Scope, filter: &ListSessions) -> Result<SessionPage> {
         self.step()?;
         self.inner.list_sessions(scope, filter).await
@@ -246,6 +253,20 @@ impl Store for FaultyStore {
 
     fn watch_events(&self) -> watch::Receiver<i64> {
         self.inner.watch_events()
+    }
+
+    async fn stats(&self, scope: &Scope) -> Result<Stats> {
+        self.step()?;
+        self.inner.stats(scope).await
+    }
+
+    fn note_measured(&self, scope: &Scope, kind: Kind, name: &str, value: u64) {
+        self.inner.note_measured(scope, kind, name, value);
+    }
+
+    async fn list_measured(&self, scope: &Scope) -> Result<Vec<Measured>> {
+        self.step()?;
+        self.inner.list_measured(scope).await
     }
 
     async fn status(&self, scope: &Scope) -> Result<Status> {

@@ -12,11 +12,13 @@ pub(crate) mod hook;
 mod install;
 mod operation;
 mod render;
+mod resume;
 mod retention;
 mod search;
 mod segment;
 mod serve;
 mod session;
+mod stats;
 mod status;
 mod task;
 mod view;
@@ -81,6 +83,8 @@ pub(crate) enum OnStore {
     Segment(Box<segment::Command>),
     /// Search everything by words and by meaning: segments, and what sessions last saved
     Search(search::Search),
+    /// Find the session to go on with, by project, git branch, words and last use
+    Resume(resume::Resume),
     /// Group segments by tasks, and capture them in snapshots
     #[command(subcommand)]
     Task(task::Command),
@@ -101,6 +105,8 @@ pub(crate) enum OnStore {
     RestoreFrom(backup::RestoreFrom),
     /// Show what is kept, where, and who uses it
     Status,
+    /// Show figures: sizes, tokens, the largest sessions, what views saved, how long calls took
+    Stats,
     /// Check both copies of everything that is kept, and heal each from the other
     Doctor(doctor::Doctor),
 }
@@ -189,6 +195,7 @@ pub(crate) async fn run(
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
         OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Search(search) => search::run(search, engine, scope, &out, settings.given_project()).await,
+        OnStore::Resume(resume) => resume::run(resume, engine, scope, &out).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
@@ -198,6 +205,7 @@ pub(crate) async fn run(
         // What was put in place is looked at; housekeeping writes its files anew.
         OnStore::RestoreFrom(_) => doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await,
         OnStore::Status => status::run(engine, scope, &out).await,
+        OnStore::Stats => stats::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
     }
 }
@@ -208,8 +216,8 @@ mod tests {
     use waystone_core::api::{
         AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle,
         ListCheckpoints, ListSegments, ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext,
-        PruneSegments, PutSegments, RestoreSnapshot, RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed,
-        SegmentFilters, SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
+        PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions, RetrieveStashed, SaveCheckpoint, SearchAll,
+        SearchStashed, SegmentFilters, SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -267,6 +275,7 @@ mod tests {
         check::<StashSegments>(&["segment stash"], &stash);
         check::<SearchStashed>(&["segment search"], &stash);
         check::<SearchAll>(&["search"], &[("projectId", "in")]);
+        check::<ResumeSessions>(&["resume"], &[]);
         check::<RetrieveStashed>(&["segment retrieve"], &stash);
         check::<SegmentFilters>(&["segment search"], &[("tags", "tag")]);
         check::<ListSegments>(&["segment list"], &[("project_id", "project")]);

@@ -2,6 +2,7 @@
 
 mod cli;
 mod clock;
+mod git;
 mod logging;
 mod settings;
 
@@ -17,6 +18,7 @@ use waystone_store::{OpenError, Sqlite};
 
 use cli::{Arguments, Command, OnStore};
 use clock::SystemClock;
+use git::Repository;
 use settings::Settings;
 
 fn main() -> ExitCode {
@@ -91,6 +93,12 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules());
+    // A branch can be another one at each save, a repository is where the process was started.
+    if let Some(repository) =
+        std::env::current_dir().ok().filter(|_| has_place).and_then(|here| Repository::around(&here))
+    {
+        engine = engine.with_git(Arc::new(move || repository.state()));
+    }
     if let Some((_, why)) = &opened.volatile {
         tracing::error!(why, "the data directory cannot be used; nothing is kept");
         engine = engine.volatile(why);

@@ -17,7 +17,7 @@ use crate::json;
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
 use super::stash::{QUERY_MAX, check_length};
 use super::view::{ContextRule, TOKENS_MAX, ViewReport};
-use super::{Hit, LIMIT_MAX, check_limit};
+use super::{Git, Hit, LIMIT_MAX, check_limit};
 
 /// Saves the current context as a checkpoint: on disk when this returns, and not twice if nothing changed. Save whenever losing the work
 /// since the last save would hurt.
@@ -101,7 +101,7 @@ pub struct NextCall {
     pub arguments: Map<String, Value>,
 }
 
-/// Gets a saved context back, to resume work: a checkpoint by its id, or the latest of a session. Give one of the two.
+/// Gets a saved context back: a checkpoint by its id, or the latest of a session. Give one of the two.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoadCheckpoint {
@@ -139,6 +139,9 @@ pub struct Checkpoint {
     /// The checkpoint it continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint_id: Option<CheckpointId>,
+    /// Where the repository of who saved it stood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
     /// SHA-256 of the context's canonical form: equal contexts have equal hashes.
     #[serde(serialize_with = "as_hex")]
     #[schemars(with = "String")]

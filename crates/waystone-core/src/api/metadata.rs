@@ -70,18 +70,31 @@ impl Metadata {
         self.0.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// Whether every word of `query` occurs in one of the texts or numbers, whatever the case.
-    pub fn has_words(&self, query: &str) -> bool {
-        fn occurs(value: &Value, word: &str) -> bool {
+    /// Gives every text and number, wherever it stands.
+    pub fn each_text(&self, give: &mut dyn FnMut(&str)) {
+        fn each(value: &Value, give: &mut dyn FnMut(&str)) {
             match value {
-                Value::String(text) => text.to_lowercase().contains(word),
-                Value::Number(number) => number.to_string().contains(word),
-                Value::Array(items) => items.iter().any(|item| occurs(item, word)),
-                Value::Object(map) => map.values().any(|item| occurs(item, word)),
-                Value::Null | Value::Bool(_) => false,
+                Value::String(text) => give(text),
+                Value::Number(number) => give(&number.to_string()),
+                Value::Array(items) => items.iter().for_each(|item| each(item, give)),
+                Value::Object(map) => map.values().for_each(|item| each(item, give)),
+                Value::Null | Value::Bool(_) => {}
             }
         }
-        query.to_lowercase().split_whitespace().all(|word| self.0.values().any(|value| occurs(value, word)))
+        self.0.values().for_each(|value| each(value, give));
+    }
+
+    /// Whether every word of `query` occurs in one of the texts or numbers, whatever the case.
+    pub fn has_words(&self, query: &str) -> bool {
+        let query = query.to_lowercase();
+        let mut missing: Vec<&str> = query.split_whitespace().collect();
+        self.each_text(&mut |text| {
+            if !missing.is_empty() {
+                let text = text.to_lowercase();
+                missing.retain(|word| !text.contains(word));
+            }
+        });
+        missing.is_empty()
     }
 }
 

@@ -107,6 +107,7 @@ impl Engine {
             agent: request.agent_id,
             workflow: request.workflow_id,
             metadata,
+            git: (self.git)(),
             context_hash,
             correlation,
             packed,

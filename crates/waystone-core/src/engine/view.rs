@@ -20,6 +20,7 @@ use crate::classify::{Rules, classify, classify_all};
 use crate::compress::{self, Budget, Compressed, Fate, compress};
 use crate::error::{Error, Quota, Result};
 use crate::handle::{Handle, Holder};
+use crate::histogram::Kind;
 use crate::id::{CheckpointId, SessionId};
 use crate::offload::offload_unless;
 use crate::pack::pack;
@@ -38,6 +39,8 @@ struct Source {
 
 /// What is wanted of it.
 struct Wish {
+    /// How it was asked for.
+    name: &'static str,
     budget: Budget,
     weights: Weights,
     is_by_class: bool,
@@ -61,7 +64,7 @@ impl Engine {
         }
         let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
         let (weights, strategy, goal) = (Weights::default(), request.strategy, request.goal);
-        self.view(scope, source, Wish { budget, weights, is_by_class: false, strategy, goal }).await
+        self.view(scope, source, Wish { name: "compress", budget, weights, is_by_class: false, strategy, goal }).await
     }
 
     /// A view of a context in order of importance.
@@ -70,8 +73,9 @@ impl Engine {
         check_tokens("tokenBudget", request.token_budget)?;
         let source = self.find_source(scope, request.context, request.session_id, request.checkpoint_id).await?;
         let (budget, weights) = (Budget::Tokens(whole(request.token_budget)), request.weights);
-        self.view(scope, source, Wish { budget, weights, is_by_class: true, strategy: Strategy::Auto, goal: None })
-            .await
+        let strategy = Strategy::Auto;
+        let wish = Wish { name: "prioritize", budget, weights, is_by_class: true, strategy, goal: None };
+        self.view(scope, source, wish).await
     }
 
     /// What was loaded, with a view of its context in place of all of it.
@@ -83,6 +87,7 @@ impl Engine {
     ) -> Result<LoadedCheckpoint> {
         let source = self.source_of(scope, &loaded).await?;
         let wish = Wish {
+            name: "load",
             budget: Budget::Tokens(whole(tokens)),
             weights: Weights::default(),
             is_by_class: false,
@@ -135,12 +140,15 @@ impl Engine {
     }
 
     async fn view(&self, scope: &Scope, source: Source, wish: Wish) -> Result<View> {
-        let (engine, now) = (self.clone(), self.clock.now());
+        let (engine, now, name) = (self.clone(), self.clock.now(), wish.name);
         let made = offload_unless(false, move || engine.make_view(source, &wish)).await??;
         if let Some(new) = made.to_keep {
             let new = NewContext { at: now, total_bytes_max: self.limits.total_bytes_max, ..new };
             self.store.keep_context(scope, new).await?;
         }
+        let report = &made.view.report;
+        let saved = report.tokens_before.saturating_sub(report.tokens_after) * 100 / report.tokens_before.max(1);
+        self.store.note_measured(scope, Kind::View, name, saved);
         let over = made.view.report.over_budget.then(|| {
             let (tokens, asked) = (made.view.report.tokens_after, made.tokens_max);
             let keys = made.view.context.keys().map(|key| format!("`{key}`")).take(5).collect::<Vec<_>>().join(", ");

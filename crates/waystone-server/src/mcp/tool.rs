@@ -78,10 +78,13 @@ impl Tool {
 
     /// Takes arguments out of what is told of the tool.
     pub(super) fn hide(&mut self, arguments: &[&str]) {
+        let tool = self.definition.name.clone();
+        let is_hidden =
+            |name: &str| arguments.iter().any(|hidden| *hidden == name || *hidden == format!("{tool}.{name}"));
         let input = Arc::make_mut(&mut self.definition.input_schema);
         input.remove("additionalProperties");
         if let Some(Value::Object(properties)) = input.get_mut("properties") {
-            properties.retain(|name, _| !arguments.contains(&name.as_str()));
+            properties.retain(|name, _| !is_hidden(name));
         }
     }
 

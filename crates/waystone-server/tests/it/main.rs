@@ -13,5 +13,6 @@ mod mcp;
 mod parity;
 mod segments;
 mod sessions;
+mod stats;
 mod turns;
 mod views;

@@ -4,8 +4,9 @@ use std::path::Path;
 use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
-/// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 47] = [
+/// none for housekeeping or for figures of all that is kept: `context_analyze_usage` tells it of its own window. What Prometheus
+/// reads is for programs only. Only a person is asked before something is deleted, so only there must it be found first.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 50] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -37,6 +38,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 47] = [
     ("list_operations", true, None, Some("undo")),
     ("undo_operation", true, Some("context_undo"), Some("undo")),
     ("search", true, None, Some("search")),
+    ("resume_sessions", true, Some("workflow_resume"), Some("resume")),
     ("reindex", false, None, Some("doctor")),
     ("find_transcript", false, None, Some("hook")),
     ("capture_transcript", false, None, Some("hook")),
@@ -52,6 +54,8 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 47] = [
     ("back_up", true, None, Some("backup")),
     ("list_events", true, None, None),
     ("status", true, None, Some("status")),
+    ("stats", true, None, Some("stats")),
+    ("gauge", true, None, None),
     ("check_copies", false, None, Some("doctor")),
 ];
 

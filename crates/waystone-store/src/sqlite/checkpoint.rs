@@ -1,13 +1,14 @@
 //! Checkpoints as rows: finding them, hiding them, taking note of their use. Adding one is in [`add`], lists in [`list`].
 
 mod add;
+mod find;
 mod list;
 mod retry;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{Checkpoint, Metadata};
+use waystone_core::api::{Checkpoint, Git, Metadata};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Conflict;
@@ -21,7 +22,8 @@ use super::retention::recount_session;
 use super::session;
 use crate::mirror;
 pub(crate) use add::add;
-pub(crate) use list::{list, list_indexed};
+pub(crate) use find::{read_unindexed, write_found};
+pub(crate) use list::{list, list_indexed, list_sessions};
 
 /// Records that a checkpoint was loaded.
 pub(crate) fn record_load(db: &Connection, scope: &Scope, id: &CheckpointId, at: Timestamp) -> DbResult<()> {
@@ -127,7 +129,7 @@ pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, 
 }
 
 const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \
-                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, s.critical_keys";
+                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, s.critical_keys, c.git_branch, c.git_head";
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
                     LEFT JOIN checkpoint AS p ON p.key = c.parent";
@@ -155,6 +157,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         agent_id: id(row, 6).unwrap_or_default(),
         workflow_id: id(row, 7).unwrap_or_default(),
         parent_checkpoint_id: id(row, 8)?,
+        git: Git::new(row.get(13).unwrap_or_default(), row.get(14).unwrap_or_default()),
         context_hash: Hash(row.get(9)?),
         archived: row.get::<_, Option<i64>>(10)?.is_some(),
         hit: None,
@@ -242,10 +245,10 @@ pub(crate) fn find(
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (checkpoint, key) = (read(row)?, row.get(13)?);
+    let (checkpoint, key) = (read(row)?, row.get(15)?);
     let is_known = known == Some(&checkpoint.checkpoint_id);
     let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
-    let group: Option<String> = row.get(14)?;
+    let group: Option<String> = row.get(16)?;
     let mirror = group.map(|group| mirror::path_of(checkpoint.session_id.as_str(), &group).display().to_string());
     Ok(Some(StoredCheckpoint { checkpoint, chain, mirror }))
 }

@@ -11,6 +11,7 @@ use waystone_core::store::{CONTEXT_LIFE_MS, EVENT_LIFE_MS, KEY_LIFE_MS};
 use waystone_core::{Error, GRACE_DAYS, Limits};
 
 use super::backup::{Copy, Copying};
+use super::checkpoint;
 use super::clock::is_believed;
 use super::connection::{BUSY_MAX, open_writer};
 use super::error::{DbResult, file_error};
@@ -167,6 +168,11 @@ impl Upkeep {
         if !search::is_made(self.db()?)? {
             self.locked(|db| in_transaction(db, |db| search::begin_anew(db, false)))?;
             while self.in_turn(search::make_anew)?.is_some_and(|left| left > 0) && !is_over() {}
+        }
+        while let Some(pending) = checkpoint::read_unindexed(self.db()?)?.filter(|_| !is_over()) {
+            if self.locked(|db| in_transaction(db, |db| checkpoint::write_found(db, &pending)))?.is_none() {
+                break;
+            }
         }
         while self.locked(|db| in_transaction(db, search::follow))? == Some(true) && !is_over() {}
         while !is_over() {

@@ -152,8 +152,18 @@ fn take_over(group: &mut Group, before: Group) {
 }
 
 /// Columns that are written once and never again. The hash and length of a text are proven by the text.
-const IMMUTABLE: [&str; 8] =
-    ["context_hash", "created_at_ms", "agent", "workflow", "spared", "name", "tags", "metadata"];
+const IMMUTABLE: [&str; 10] = [
+    "context_hash",
+    "created_at_ms",
+    "agent",
+    "workflow",
+    "spared",
+    "name",
+    "tags",
+    "metadata",
+    "git_branch",
+    "git_head",
+];
 
 /// A group as the database has it.
 pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {

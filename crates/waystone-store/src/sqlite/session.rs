@@ -75,10 +75,10 @@ pub(crate) fn touch(db: &Connection, scope: &Scope, key: i64, at: Timestamp) -> 
     Ok(())
 }
 
-const COLUMNS: &str = "id, project, name, created_at_ms, last_accessed_at_ms, tags, workflow, size_bytes, \
+pub(crate) const COLUMNS: &str = "id, project, name, created_at_ms, last_accessed_at_ms, tags, workflow, size_bytes, \
                        checkpoint_count, accessed_seq, critical_keys, context_rules";
 
-fn read(row: &Row<'_>) -> DbResult<Session> {
+pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
     let (id, project, tags): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(5)?);
     let workflow: Option<String> = row.get(6)?;
     Ok(Session {

@@ -14,6 +14,7 @@ pub(super) fn checkpoint(new: NewCheckpoint) -> Checkpoint {
         agent_id: new.agent,
         workflow_id: new.workflow,
         parent_checkpoint_id: new.parent,
+        git: new.git,
         context_hash: new.context_hash,
         archived: false,
         hit: None,

@@ -1,10 +1,10 @@
 //! The project of a working directory.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 use waystone_core::id::ProjectId;
+
+use crate::git::Repository;
 
 /// `<folder>-<8 hex>` of the git repository around the working directory, else `default`.
 pub(super) fn infer(has_place: bool) -> anyhow::Result<ProjectId> {
@@ -12,38 +12,23 @@ pub(super) fn infer(has_place: bool) -> anyhow::Result<ProjectId> {
         return "default".parse().map_err(anyhow::Error::msg);
     }
     let here = std::env::current_dir().context("the working directory cannot be read")?;
-    let root = here.ancestors().find(|folder| folder.join(".git").exists());
-    let id = root.map_or_else(|| "default".to_owned(), project_of);
+    let id = Repository::around(&here).map_or_else(|| "default".to_owned(), |repository| project_of(&repository));
     id.parse().map_err(anyhow::Error::msg)
 }
 
-fn project_of(root: &Path) -> String {
-    let place = || git_directory(root).and_then(|git| git.canonicalize().ok()).unwrap_or_else(|| root.to_owned());
-    let identity = origin_of(root).unwrap_or_else(|| place().to_string_lossy().into_owned());
+fn project_of(repository: &Repository) -> String {
+    let place = || repository.common.canonicalize().unwrap_or_else(|_| repository.root.clone());
+    let identity = origin_of(repository).unwrap_or_else(|| place().to_string_lossy().into_owned());
     let digest = hex::encode(Sha256::digest(identity.as_bytes()));
-    let folder = root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
+    let folder = repository.root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
     let folder: String = folder.chars().map(allowed).take(100).collect();
     format!("{folder}-{}", &digest[..8])
 }
 
-/// The directory with git's own files. In a worktree `.git` is a file that leads to it.
-fn git_directory(root: &Path) -> Option<PathBuf> {
-    let git = root.join(".git");
-    if git.is_dir() {
-        return Some(git);
-    }
-    let link = std::fs::read_to_string(git).ok()?;
-    let private = root.join(link.strip_prefix("gitdir:")?.trim());
-    match std::fs::read_to_string(private.join("commondir")) {
-        Ok(common) => Some(private.join(common.trim())),
-        Err(_) => Some(private),
-    }
-}
-
-/// The URL of the remote `origin`, read from git's own file: no process is started for it.
-fn origin_of(root: &Path) -> Option<String> {
-    let config = std::fs::read_to_string(git_directory(root)?.join("config")).ok()?;
+/// The URL of the remote `origin`.
+fn origin_of(repository: &Repository) -> Option<String> {
+    let config = std::fs::read_to_string(repository.common.join("config")).ok()?;
     let section = config.split("[remote \"origin\"]").nth(1)?;
     let section = section.split("\n[").next()?;
     section
@@ -65,7 +50,7 @@ mod tests {
             if let Some(config) = config {
                 std::fs::write(root.join(".git/config"), config).unwrap();
             }
-            project_of(&root)
+            project_of(&Repository::around(&root).unwrap())
         };
         let (first, other, plain) =
             (clone("a/my app", Some(config)), clone("b/my app", Some(config)), clone("c", None));

@@ -10,4 +10,5 @@ mod hook;
 mod install;
 mod mcp;
 mod processes;
+mod resume;
 mod views;

@@ -83,6 +83,7 @@ fn describe(
         agent_id: new.agent.clone(),
         workflow_id: new.workflow.clone(),
         parent_checkpoint_id: parent,
+        git: new.git.clone(),
         context_hash: new.context_hash,
         archived: false,
         hit: None,
@@ -214,8 +215,9 @@ fn insert(
     let tags: Vec<&str> = new.metadata.tags().collect();
     db.prepare_cached(
         "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
-                                 size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata, saved_seq)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                                 size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata, saved_seq,
+                                 git_branch, git_head)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     )?
     .execute(params![
         scope.space,
@@ -237,6 +239,8 @@ fn insert(
         json!(tags).to_string(),
         json!(new.metadata).to_string(),
         operation_seq,
+        new.git.as_ref().and_then(|git| git.branch.as_deref()),
+        new.git.as_ref().and_then(|git| git.head.as_deref()),
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?

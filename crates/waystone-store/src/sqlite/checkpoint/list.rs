@@ -1,15 +1,16 @@
 //! Lists of checkpoints, newest first. A page costs the same whatever is behind it: rows are found by an index in their
-//! order, and totals without a filter are counters.
+//! order, and totals without a filter are counters. What is found by words or tags costs what is found: see [`super::find`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::Error;
 use waystone_core::api::{CheckpointPage, ListCheckpoints};
 use waystone_core::clock::Timestamp;
+use waystone_core::find::expression;
 use waystone_core::store::Scope;
 
-use super::{COLUMNS, FROM, read};
+use super::{COLUMNS, FROM, find_by_key, read};
 use crate::sqlite::cursor;
 use crate::sqlite::error::DbResult;
 use crate::sqlite::session::{self, SessionRow};
@@ -32,6 +33,8 @@ struct Bounds {
     within: &'static str,
     tags: String,
     before: i64,
+    /// What the index of words and tags is asked for. In a session every checkpoint is looked at instead.
+    terms: Option<String>,
 }
 
 impl Bounds {
@@ -48,7 +51,8 @@ impl Bounds {
             None => "c.space = :space AND :session IS NULL",
         };
         let tags = serde_json::json!(filter.tags).to_string();
-        Ok(Self { session, within, tags, before: cursor::read(filter.cursor.as_deref())? })
+        let terms = expression(words_of(filter).unwrap_or_default(), &filter.tags).filter(|_| session.is_none());
+        Ok(Self { session, within, tags, before: cursor::read(filter.cursor.as_deref())?, terms })
     }
 
     /// Runs a statement that may have any of the names.
@@ -65,8 +69,8 @@ impl Bounds {
         // Before it comes here it is a time.
         let since = filter.since.as_ref().map(|since| since.before(Timestamp::from_ms(0)).ms());
         let until = filter.until.map(|at| at.ms());
-        let (query, limit) = (filter.query.as_ref().filter(|_| !filter.content), filter.limit + 1);
-        let values: [(&str, &dyn ToSql); 12] = [
+        let (query, limit) = (words_of(filter), filter.limit + 1);
+        let values: [(&str, &dyn ToSql); 13] = [
             (":space", &scope.space),
             (":session", &session),
             (":project", &project),
@@ -79,6 +83,7 @@ impl Bounds {
             (":before", &self.before),
             (":limit", &limit),
             (":offset", &filter.offset),
+            (":terms", &self.terms),
         ];
         for (name, value) in values {
             if let Some(index) = statement.parameter_index(name)? {
@@ -89,8 +94,16 @@ impl Bounds {
     }
 }
 
+/// What is asked of metadata, rather than of contents.
+fn words_of(filter: &ListCheckpoints) -> Option<&str> {
+    filter.query.as_deref().filter(|_| !filter.content)
+}
+
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<CheckpointPage> {
     let bounds = Bounds::of(db, scope, filter)?;
+    if bounds.terms.is_some() {
+        return list_found(db, scope, filter, &bounds);
+    }
     let sql = format!(
         "SELECT {COLUMNS} {FROM} WHERE {} AND c.seq < :before AND {FILTERS}
          ORDER BY c.seq DESC LIMIT :limit OFFSET :offset",
@@ -113,6 +126,51 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> 
     };
     let next_cursor = last_seq.filter(|_| has_more).map(cursor::write);
     Ok(CheckpointPage { checkpoints, total, has_more, next_cursor, warnings: Vec::new() })
+}
+
+/// A page of what the index names and the filters let pass.
+fn list_found(db: &Connection, scope: &Scope, filter: &ListCheckpoints, bounds: &Bounds) -> DbResult<CheckpointPage> {
+    let found = find(db, scope, filter, bounds)?;
+    let total = found.len() as u64;
+    let after = found.into_iter().filter(|(seq, _)| *seq < bounds.before).skip(filter.offset as usize);
+    let mut page: Vec<(i64, i64)> = after.take(filter.limit as usize + 1).collect();
+    let has_more = page.len() > filter.limit as usize;
+    page.truncate(filter.limit as usize);
+    let checkpoints = page.iter().map(|(_, key)| find_by_key(db, *key)).collect::<DbResult<_>>()?;
+    let next_cursor = page.last().filter(|_| has_more).map(|(seq, _)| cursor::write(*seq));
+    Ok(CheckpointPage { checkpoints, total, has_more, next_cursor, warnings: Vec::new() })
+}
+
+/// The numbers and keys of all that have the terms and pass the filters, newest first: by the index as far as it goes, and by a look at
+/// each that came after.
+fn find(db: &Connection, scope: &Scope, filter: &ListCheckpoints, bounds: &Bounds) -> DbResult<Vec<(i64, i64)>> {
+    const INDEXED: &str = "(SELECT min(found_key) FROM search_index)";
+    let within = bounds.within;
+    let sql = format!(
+        "SELECT c.seq, c.key FROM checkpoint_term CROSS JOIN checkpoint AS c ON c.key = checkpoint_term.rowid
+             CROSS JOIN session AS s ON s.key = c.session
+         WHERE checkpoint_term MATCH :terms AND c.key <= {INDEXED} AND {within} AND {FILTERS}
+         UNION ALL SELECT c.seq, c.key FROM checkpoint AS c NOT INDEXED CROSS JOIN session AS s ON s.key = c.session
+         WHERE c.key > {INDEXED} AND {within} AND {FILTERS}
+         ORDER BY 1 DESC"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = bounds.query(&mut statement, scope, filter)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, row.get(1)?));
+    }
+    Ok(found)
+}
+
+/// The sessions of the newest checkpoints that have the words and tags.
+pub(crate) fn list_sessions(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<BTreeSet<String>> {
+    let bounds = Bounds::of(db, scope, filter)?;
+    let mut statement =
+        db.prepare_cached("SELECT s.id FROM session AS s JOIN checkpoint AS c ON c.session = s.key WHERE c.key = ?1")?;
+    let found = if bounds.terms.is_some() { find(db, scope, filter, &bounds)? } else { Vec::new() };
+    let newest = found.iter().take(filter.limit as usize);
+    Ok(newest.map(|(_, key)| statement.query_row([key], |row| row.get(0))).collect::<Result<_, _>>()?)
 }
 
 /// What sessions are searched by, of those whose checkpoint passes the filters: its key there, and the checkpoint's.

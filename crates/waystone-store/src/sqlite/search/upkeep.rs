@@ -126,7 +126,13 @@ pub(crate) fn begin_anew(db: &Connection, is_forced: bool) -> rusqlite::Result<(
         "UPDATE search_index SET version = ?1, next_segment = 0 WHERE version <> ?1 OR ?2",
         params![VERSION, is_forced],
     )?;
-    if begun > 0 { mark_all_stale(db) } else { Ok(()) }
+    if begun == 0 {
+        return Ok(());
+    }
+    db.execute_batch(
+        "INSERT INTO checkpoint_term (checkpoint_term) VALUES ('delete-all'); UPDATE search_index SET found_key = 0;",
+    )?;
+    mark_all_stale(db)
 }
 
 /// Makes the index of some segments anew. Returns how many are left.

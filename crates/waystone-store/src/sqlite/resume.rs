@@ -1,0 +1,99 @@
+//! Sessions that someone may want to go on with. Which of them is meant is decided in `waystone_core::resume`.
+
+use std::collections::HashMap;
+
+use rusqlite::types::Null;
+use rusqlite::{Connection, ToSql};
+use waystone_core::api::{Git, ListCheckpoints};
+use waystone_core::canon::Hash;
+use waystone_core::clock::Timestamp;
+use waystone_core::id::SessionId;
+use waystone_core::store::{FindResumable, Resumable, Scope};
+
+use super::checkpoint;
+use super::error::{DbResult, unreadable};
+use super::search::{self, Corpora};
+use super::session;
+
+/// How many are looked at of each kind.
+const RECENT_MAX: u32 = 500;
+const WORKFLOW_MAX: u32 = 100;
+const NAMED_MAX: u32 = 100;
+const HITS_MAX: u32 = 20;
+
+/// The newest checkpoint of a session, under names that a session has not.
+const NEWEST: &str =
+    "JOIN (SELECT key AS newest_key, id AS newest_id, name AS newest_name, git_branch, git_head, raw_bytes
+                            FROM checkpoint) ON newest_key = head";
+
+pub(crate) fn list(
+    db: &Connection,
+    scope: &Scope,
+    corpora: &Corpora,
+    wanted: &FindResumable,
+    now: Timestamp,
+) -> DbResult<Vec<Resumable>> {
+    let mut all = Found { db, space: scope.space, sessions: HashMap::new() };
+    match &wanted.project {
+        Some(project) => all.add("project = ?2", &project.as_str(), RECENT_MAX, |_| {})?,
+        None => all.add("?2 IS NULL", &Null, RECENT_MAX, |_| {})?,
+    }
+    if let Some(workflow) = &wanted.workflow {
+        all.add("workflow = ?2", &workflow.as_str(), WORKFLOW_MAX, |_| {})?;
+    }
+    if let Some(query) = &wanted.query {
+        let is_named = "(name IS NOT NULL OR tags <> '[]') AND has_words(json_object('0', name, '1', tags), ?2)";
+        all.add(is_named, query, NAMED_MAX, |one| one.is_named = true)?;
+        let named = ListCheckpoints { query: Some(query.clone()), limit: NAMED_MAX, ..ListCheckpoints::default() };
+        for id in checkpoint::list_sessions(db, scope, &named)? {
+            all.add("id = ?2", &id, 1, |one| one.is_named = true)?;
+        }
+        let meant = ListCheckpoints { content: true, limit: HITS_MAX, ..named };
+        for mut found in search::search_checkpoints(db, scope, corpora, &meant, now)?.checkpoints {
+            all.add("id = ?2", &found.session_id.as_str(), 1, |one| one.hit = found.hit.take())?;
+        }
+    }
+    Ok(all.sessions.into_values().collect())
+}
+
+struct Found<'a> {
+    db: &'a Connection,
+    space: i64,
+    sessions: HashMap<SessionId, Resumable>,
+}
+
+impl Found<'_> {
+    /// Adds those that meet a condition, used last first, and does something to each, whether it is new or not.
+    fn add(
+        &mut self,
+        condition: &str,
+        value: &dyn ToSql,
+        limit: u32,
+        mut change: impl FnMut(&mut Resumable),
+    ) -> DbResult<()> {
+        let columns = session::COLUMNS;
+        let sql = format!(
+            "SELECT {columns}, correlation, newest_id, newest_name, git_branch, git_head, raw_bytes FROM session {NEWEST}
+             WHERE space = ?1 AND archived_at_ms IS NULL AND {condition} ORDER BY accessed_seq DESC LIMIT ?3"
+        );
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut rows = statement.query((self.space, value, limit))?;
+        while let Some(row) = rows.next()? {
+            let session = session::read(row)?;
+            let newest: String = row.get(13)?;
+            let one = Resumable {
+                accessed_seq: row.get(9)?,
+                correlation: Hash(row.get(12)?),
+                newest: newest.parse().map_err(|error| unreadable("a checkpoint's id", error))?,
+                newest_name: row.get(14).unwrap_or_default(),
+                newest_bytes: row.get(17)?,
+                git: Git::new(row.get(15).unwrap_or_default(), row.get(16).unwrap_or_default()),
+                is_named: false,
+                hit: None,
+                session,
+            };
+            change(self.sessions.entry(one.session.id.clone()).or_insert(one));
+        }
+        Ok(())
+    }
+}
