@@ -187,7 +187,9 @@ mod tests {
             assert_eq!(hash_text(text), Ok(hash_object(value.as_object().unwrap()).unwrap()), "{text}");
         };
         same("{}");
-        same(r#"{"b":{"z":[],"a":{"y":{},"x":[{"q":1,"p":"}"}]}},"a":[[],[1,-0,-0.0,1.0,1e2,"\u0041\"{"],null,true,false]}"#);
+        same(
+            r#"{"b":{"z":[],"a":{"y":{},"x":[{"q":1,"p":"}"}]}},"a":[[],[1,-0,-0.0,1.0,1e2,"\u0041\"{"],null,true,false]}"#,
+        );
         same("{\"\u{fb33}\":3,\"\u{1f600}\":2,\"\\u20ac\":1,\"\":0}");
         same(&format!("{}1{}", r#"{"k":"#.repeat(128), "}".repeat(128)));
         let refused = |text: &str, names: &str| {

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod doctor;
+mod document;
 mod event;
 mod garbage;
 mod handle;
@@ -26,6 +27,8 @@ use crate::recent::Recent;
 use crate::store::SharedStore;
 use crate::tokens::Counts;
 
+pub use document::Export;
+
 /// How long what was deleted is kept before it is removed.
 pub const GRACE_DAYS: i64 = 7;
 
@@ -42,6 +45,8 @@ pub struct Limits {
     pub session_bytes_max: u64,
     /// All that is kept, as stored.
     pub total_bytes_max: u64,
+    /// A document that is imported.
+    pub import_bytes_max: u64,
     /// How many tokens the window of a model holds, unless a request says so.
     pub window_tokens: u64,
 }
@@ -65,6 +70,7 @@ impl Default for Limits {
             checkpoint_bytes_max: 10 * MIB,
             session_bytes_max: 1024 * MIB,
             total_bytes_max: 10 * 1024 * MIB,
+            import_bytes_max: 256 * MIB,
             window_tokens: 1_000_000,
         }
     }

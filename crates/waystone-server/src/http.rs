@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod docs;
+mod document;
 mod event;
 mod extract;
 mod garbage;
@@ -56,6 +57,7 @@ fn routes() -> Vec<Route> {
     routes.extend(garbage::routes());
     routes.extend(task::routes());
     routes.extend(operation::routes());
+    routes.extend(document::routes());
     routes.extend(event::routes());
     routes.extend(status::routes());
     routes.extend(openapi::routes());

@@ -1,5 +1,6 @@
 //! Stores that fail on purpose.
 
+mod document;
 mod unsaved;
 
 use std::future::poll_fn;

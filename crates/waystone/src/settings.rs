@@ -59,7 +59,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 14] = [
+pub(crate) const SETTINGS: [Setting; 15] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -115,6 +115,14 @@ pub(crate) const SETTINGS: [Setting; 14] = [
         kind: Kind::Number(1, BYTES_MAX),
         default: || json!(Limits::default().total_bytes_max),
         about: "Most bytes of all that is kept, as stored",
+    },
+    Setting {
+        key: "maxImportBytes",
+        variable: "WAYSTONE_MAX_IMPORT_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().import_bytes_max),
+        about: "Most bytes of a document that is imported",
     },
     Setting {
         key: "tokenLimit",
@@ -240,6 +248,7 @@ impl Settings {
             checkpoint_bytes_max: number("maxCheckpointBytes"),
             session_bytes_max: number("maxSessionBytes"),
             total_bytes_max: number("maxTotalBytes"),
+            import_bytes_max: number("maxImportBytes"),
             window_tokens: number("tokenLimit"),
         };
         let layer::Merged { values, origins } = merged;

@@ -61,8 +61,7 @@ impl<'a> Notes<'a> {
                     let is_key = text.get(at) == Some(&b':');
                     if let (true, Some(open)) = (is_key, stack.last_mut()) {
                         let before = open_keys.last().filter(|_| open.first_key < Some(open_keys.len()));
-                        let in_order =
-                            before.is_none_or(|before| notes.compare(*before, start) == Ordering::Less);
+                        let in_order = before.is_none_or(|before| notes.compare(*before, start) == Ordering::Less);
                         open.is_sorted &= in_order;
                         open_keys.push(start);
                     }

@@ -4,8 +4,8 @@ use std::path::Path;
 use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
-/// none for housekeeping. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 43] = [
+/// none for housekeeping. A model should not retype documents, so it neither writes nor reads them. Only a person is asked before something is deleted, so only there must it be found first.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 46] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -46,13 +46,16 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 43] = [
     ("list_sessions", true, None, Some("session list")),
     ("update_session", true, None, Some("session rename")),
     ("delete_session", true, None, Some("session delete")),
+    ("export_session", true, None, Some("session export")),
+    ("export_project", true, None, Some("segment export")),
+    ("import_document", true, None, Some("session import")),
     ("list_events", true, None, None),
     ("status", true, None, Some("status")),
     ("check_copies", false, None, Some("doctor")),
 ];
 
 /// Methods that are not something a client asks for by itself.
-const INTERNAL: [&str; 1] = ["close"];
+const INTERNAL: [&str; 2] = ["close", "next_part"];
 
 /// All files in a folder and in those inside it.
 fn sources(folder: &Path) -> String {
