@@ -7,6 +7,7 @@ mod checkpoint;
 mod class;
 mod delta;
 mod diff;
+mod document;
 mod fault;
 mod handle;
 mod mark;
