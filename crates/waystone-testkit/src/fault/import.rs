@@ -5,10 +5,12 @@ pub mod bomb;
 pub mod kill;
 pub mod valid;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use waystone_core::Error;
+use waystone_core::canon::hash_object;
 
 use crate::Harness;
 use crate::audit::{audit, open};
@@ -21,7 +23,8 @@ const PER_STORE: u32 = 100;
 pub struct Report {
     pub cases: u32,
     pub taken: u32,
-    pub refused: u32,
+    /// How many were refused, by code.
+    pub refused: BTreeMap<&'static str, u32>,
     pub panics: Vec<String>,
     /// Refused, and yet something changed; or taken, and the store is not sound.
     pub half_imported: Vec<String>,
@@ -40,7 +43,8 @@ pub async fn fuzz(seed: u64, cases: u32) -> Report {
         let document = spoil(&good[random.below(good.len() as u64) as usize], &mut random);
         let before = state(h.data_dir());
         let outcome = h.import(document.clone()).await;
-        let shown = || format!("case {case}: {}", String::from_utf8_lossy(&document).chars().take(3000).collect::<String>());
+        let shown =
+            || format!("case {case}: {}", String::from_utf8_lossy(&document).chars().take(3000).collect::<String>());
         report.cases += 1;
         match outcome {
             Ok(_) => {
@@ -51,7 +55,7 @@ pub async fn fuzz(seed: u64, cases: u32) -> Report {
                 }
             }
             Err(error) => {
-                report.refused += 1;
+                *report.refused.entry(error.code()).or_default() += 1;
                 if is_panic(&error) {
                     report.panics.push(format!("{error} {}", shown()));
                 }
@@ -88,12 +92,14 @@ pub fn state(data_dir: &Path) -> Vec<i64> {
 /// The document with something wrong in it, or several things.
 fn spoil(document: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = document.as_bytes().to_vec();
-    for _ in 0..=random.below(3) {
-        bytes = match random.below(8) {
+    let times = if random.below(2) == 0 { 1 } else { 1 + random.below(3) };
+    for _ in 0..times {
+        bytes = match random.below(9) {
             0 | 1 => flip(bytes, random),
             2 => cut(bytes, random),
             3 => repeat_line(&bytes, random),
-            _ => change_value(&bytes, random),
+            4 | 5 => change(&bytes, random, strange),
+            _ => change(&bytes, random, |random| valid::any_value(random, 1)),
         };
     }
     bytes
@@ -132,10 +138,10 @@ fn repeat_line(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     lines.concat()
 }
 
-/// Drops, retypes or replaces one value, wherever it is.
-fn change_value(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+/// Drops, retypes or replaces one value, wherever it is. Half of the time the hashes are those of what the contexts have become.
+fn change(bytes: &[u8], random: &mut Random, other: fn(&mut Random) -> Value) -> Vec<u8> {
     let Ok(mut document) = waystone_core::json::parse_strict(bytes) else { return bytes.to_vec() };
-    let levels = random.below(7);
+    let levels = random.below(10);
     let value = descend(&mut document, levels, random);
     match (value, random.below(4)) {
         (Value::Object(map), 0 | 1) if !map.is_empty() => {
@@ -147,7 +153,17 @@ fn change_value(bytes: &[u8], random: &mut Random) -> Vec<u8> {
             let item = items[at].clone();
             if random.below(2) == 0 { items.push(item) } else { drop(items.remove(at)) }
         }
-        (value, _) => *value = strange(random),
+        (Value::String(text), 2 | 3) => text.push('x'),
+        (value, _) => *value = other(random),
+    }
+    if random.below(2) == 0 {
+        let checkpoints = document.get_mut("checkpoints").and_then(Value::as_array_mut);
+        for checkpoint in checkpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let hash = checkpoint.get("context").and_then(Value::as_object).and_then(hash_object);
+            if let (Some(hash), Some(beside)) = (hash, checkpoint.get_mut("contextHash")) {
+                *beside = json!(hash.to_string());
+            }
+        }
     }
     serde_json::to_vec_pretty(&document).unwrap()
 }

@@ -86,7 +86,11 @@ async fn what_is_wrong_in_a_session_is_named() {
         ("/session/createdAt", json!("1969-12-31T23:59:59Z"), "before 1970"),
         ("/session/createdAt", json!("yesterday"), "session:"),
         ("/checkpoints/1/checkpointId", good["checkpoints"][0]["checkpointId"].clone(), "twice"),
-        ("/checkpoints/1/parentCheckpointId", good["checkpoints"][2]["checkpointId"].clone(), "does not stand before it"),
+        (
+            "/checkpoints/1/parentCheckpointId",
+            good["checkpoints"][2]["checkpointId"].clone(),
+            "does not stand before it",
+        ),
         ("/checkpoints/1/parentCheckpointId", json!("nope"), "its parent `nope`"),
         ("/checkpoints/1/createdAt", json!("9999-01-01T00:00:00Z"), "more than a day"),
         ("/checkpoints/1/contextHash", json!("00"), "its context has the hash"),
@@ -136,11 +140,20 @@ async fn what_is_wrong_in_a_project_is_named() {
         ("/segments/1/tags", json!(["x".repeat(257)]), "tags are at most"),
         ("/segments/1/created_at", far.clone(), "more than a day"),
         ("/segments/1/last_touched_at", far, "more than a day"),
-        ("/snapshots/0/segments", json!([{ "segment_id": "nope", "tier": "working", "pinned": false }]), "has segment `nope`"),
+        (
+            "/snapshots/0/segments",
+            json!([{ "segment_id": "nope", "tier": "working", "pinned": false }]),
+            "has segment `nope`",
+        ),
         ("/snapshots/0/name", json!("n".repeat(257)), "more than 256"),
     ] {
         let mut document = good.clone();
-        *document.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        match document.pointer_mut(parent) {
+            Some(Value::Array(items)) => items[key.parse::<usize>().unwrap()] = value,
+            Some(parent) => parent[key] = value,
+            None => panic!("{pointer}"),
+        }
         check(&h, document.to_string(), "INVALID_INPUT", words).await;
     }
     let mut twice = good.clone();

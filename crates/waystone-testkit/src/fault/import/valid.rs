@@ -32,7 +32,8 @@ pub async fn make_session(h: &Harness, session: &str, saves: u64, random: &mut R
         context.insert("n".to_owned(), n.into());
         let mut request = json!({ "sessionId": session, "context": context, "force": true });
         if random.below(3) == 0 {
-            request["metadata"] = json!({ "name": text(random), "tags": ["a", text(random)], "x": any_value(random, 2) });
+            request["metadata"] =
+                json!({ "name": text(random), "tags": ["a", text(random)], "x": any_value(random, 2) });
         }
         if random.below(3) == 0 && !ids.is_empty() {
             request["parentCheckpointId"] = json!(ids[random.below(ids.len() as u64) as usize]);
