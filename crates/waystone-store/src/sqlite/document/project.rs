@@ -230,7 +230,8 @@ fn find_missing<'a>(
     Ok(Missing { here, tasks, snapshots, current: becomes })
 }
 
-/// The segment of that id or, since a project has a text once, of that text.
+/// The segment of that id, which must be the same one: a text never changes. The same text under another id is another segment, as
+/// two turns of a transcript are.
 fn find_here(
     db: &Connection,
     scope: &Scope,
@@ -239,9 +240,7 @@ fn find_here(
 ) -> DbResult<Option<(i64, Tier)>> {
     let [new] = &with.segments[..] else { return Err(unreadable("a document", "a segment without a text")) };
     let mut statement = db.prepare_cached(
-        "SELECT key, tier, project IS ?3 AND type = ?4 AND text_hash = ?5 FROM segment WHERE space = ?1 AND id = ?2
-         UNION ALL
-         SELECT key, tier, 1 FROM segment WHERE project = ?3 AND type = ?4 AND text_hash = ?5 LIMIT 1",
+        "SELECT key, tier, project IS ?3 AND type = ?4 AND text_hash = ?5 FROM segment WHERE space = ?1 AND id = ?2",
     )?;
     let project = project.map(|project| project.key);
     let mut rows =
