@@ -135,14 +135,6 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             let plan = repair::Plan { binary: binary("waystone"), calls: kinds.map(|kind| (kind, 1, step)).to_vec() };
             print_repair(&tokio::runtime::Runtime::new()?.block_on(repair::run(&plan))?)
         }
-        // The memory of a program that is not optimized says little.
-        Fault::Import { cases, seed, step } if cfg!(debug_assertions) => {
-            let [cases, seed, step] = [cases.to_string(), seed.to_string(), step.to_string()];
-            sh("cargo", &["build", "--release", "--package", "waystone"])?;
-            let again =
-                ["--package", "xtask", "--", "faults", "import", "--cases", &cases, "--seed", &seed, "--step", &step];
-            sh("cargo", &[&["run", "--release"], &again[..]].concat())
-        }
         Fault::Import { cases, seed, step } => tokio::runtime::Runtime::new()?.block_on(run_import(cases, seed, step)),
         Fault::Full { fills, writers } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
@@ -212,7 +204,9 @@ async fn run_import(cases: u32, seed: u64, step: usize) -> anyhow::Result<()> {
     let peak_kb = outcomes.iter().map(|outcome| outcome.peak_kb).max().unwrap_or_default();
     outcomes.push(import::bomb::large_session(&binary, 200 << 20)?);
     outcomes.push(import::bomb::large_project(&binary, 200 << 20)?);
+    say("done: bombs");
     let spoilt = import::fuzz(seed, cases).await;
+    say("done: spoilt documents");
     let killed = import::kill::run(&import::kill::Plan { binary, step }).await?;
     spoilt.panics.iter().chain(&spoilt.half_imported).chain(&killed.wrong).take(10).for_each(say);
     say("");

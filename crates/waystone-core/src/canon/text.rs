@@ -20,12 +20,7 @@ pub fn hash_text(text: &str) -> Result<Hash, String> {
     }
     let notes = Notes::of(text)?;
     let mut refused = None;
-    let hash = hash(|out| {
-        notes.write_value(out, 0).map(drop).map_err(|error| {
-            refused = Some(describe(&error));
-            error
-        })
-    });
+    let hash = hash(|out| notes.write_value(out, 0).map(drop).inspect_err(|error| refused = Some(describe(error))));
     hash.ok_or_else(|| refused.unwrap_or_default())
 }
 
