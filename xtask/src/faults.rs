@@ -9,7 +9,7 @@ use clap::Subcommand;
 use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, repair, segment};
+use waystone_testkit::fault::{corrupt, errno, full, import, repair, segment};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -74,6 +74,17 @@ pub(crate) enum Fault {
         #[arg(long, default_value_t = 1)]
         step: usize,
     },
+    /// Import documents that are spoilt or made to take all memory, and kill imports before each of their calls that touch the disk
+    Import {
+        /// How many spoilt documents
+        #[arg(long, default_value_t = 10_000)]
+        cases: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Kill only before every so many-th call
+        #[arg(long, default_value_t = 1)]
+        step: usize,
+    },
     /// Fill a disk of 16 MB again and again under many writers (needs root, to mount it)
     Full {
         #[arg(long, default_value_t = 50)]
@@ -124,6 +135,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             let plan = repair::Plan { binary: binary("waystone"), calls: kinds.map(|kind| (kind, 1, step)).to_vec() };
             print_repair(&tokio::runtime::Runtime::new()?.block_on(repair::run(&plan))?)
         }
+        Fault::Import { cases, seed, step } => tokio::runtime::Runtime::new()?.block_on(run_import(cases, seed, step)),
         Fault::Full { fills, writers } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
             print_full(&full::run(&full::Plan { binary, folder, fills, writers })?)
@@ -182,6 +194,43 @@ async fn corrupt(databases: usize) -> anyhow::Result<()> {
         is_sound &= unnoticed + unhealed == 0;
     }
     ensure!(is_sound, "not everything was noticed and healed");
+    Ok(())
+}
+
+async fn run_import(cases: u32, seed: u64, step: usize) -> anyhow::Result<()> {
+    let binary = binary("waystone");
+    let mut outcomes = import::bomb::run(&binary)?;
+    let is_refused = outcomes.iter().all(|outcome| (400..500).contains(&outcome.status));
+    let peak_kb = outcomes.iter().map(|outcome| outcome.peak_kb).max().unwrap_or_default();
+    outcomes.push(import::bomb::large_session(&binary, 200 << 20)?);
+    outcomes.push(import::bomb::large_project(&binary, 200 << 20)?);
+    say("done: bombs");
+    let spoilt = import::fuzz(seed, cases).await;
+    say("done: spoilt documents");
+    let killed = import::kill::run(&import::kill::Plan { binary, step }).await?;
+    spoilt.panics.iter().chain(&spoilt.half_imported).chain(&killed.wrong).take(10).for_each(say);
+    say("");
+    for outcome in &outcomes {
+        let (sent, peak) = (outcome.sent_bytes as f64 / 1e6, outcome.peak_kb as f64 / 1e3);
+        let import::bomb::Outcome { name, status, code, .. } = outcome;
+        say(format_args!("{name:<38} {sent:6.1} MB sent, {status} {code:<24} peak {peak:6.1} MB"));
+    }
+    say(format_args!("bombs, peak memory      {:.1} MB", peak_kb as f64 / 1e3));
+    say(format_args!("spoilt documents        {}", spoilt.cases));
+    say(format_args!("  taken whole           {}", spoilt.taken));
+    for (code, count) in &spoilt.refused {
+        say(format_args!("  refused {code:<22} {count}"));
+    }
+    say(format_args!("  panics                {}", spoilt.panics.len()));
+    say(format_args!("  half-imported         {}", spoilt.half_imported.len()));
+    say(format_args!("imports killed          {}, of which found done {}", killed.kills, killed.imported));
+    say(format_args!("  wrong afterwards      {}", killed.wrong.len()));
+    ensure!(is_refused, "a bomb was taken");
+    ensure!(peak_kb <= import::bomb::PEAK_KB_MAX, "bombs took {peak_kb} kB");
+    ensure!(
+        spoilt.panics.is_empty() && spoilt.half_imported.is_empty() && killed.wrong.is_empty(),
+        "not everything held"
+    );
     Ok(())
 }
 

@@ -8,6 +8,7 @@ mod backup;
 mod checkpoint;
 mod diff;
 mod doctor;
+mod document;
 mod error;
 mod event;
 mod garbage;
@@ -36,6 +37,11 @@ pub use checkpoint::{
 };
 pub use diff::{Change, ChangeKind, CheckpointDiff};
 pub use doctor::{Checkup, Finding, FindingKind};
+pub(crate) use document::check_time;
+pub use document::{
+    CheckpointRecord, Document, ImportStatus, Imported, ProjectRecord, SegmentRecord, SessionRecord, SnapshotRecord,
+    SnapshotSegment, TaskRecord,
+};
 pub use error::{ErrorBody, ErrorReply};
 pub use event::{Event, EventPage};
 pub use garbage::{

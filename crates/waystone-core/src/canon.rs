@@ -4,12 +4,16 @@
 //! within 64 bits are written in full. RFC 8785 would write 2^60 and 2^60+1 alike, and a changed context would be taken
 //! for an unchanged one. The form exists only to be hashed; what is stored is the context as it came.
 
+mod text;
+
 use std::io::{self, BufWriter, Write};
 
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
 use crate::json::DEPTH_MAX;
+
+pub use text::hash_text;
 
 const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_POW_64: f64 = 18_446_744_073_709_551_616.0;
@@ -176,6 +180,32 @@ mod tests {
         assert!(hash_object(nested(DEPTH_MAX + 1).as_object().unwrap()).is_none());
     }
 
+    #[test]
+    fn text_is_hashed_as_it_is_read_or_refused_by_name() {
+        let same = |text: &str| {
+            let value = crate::json::parse_strict(text.as_bytes()).unwrap();
+            assert_eq!(hash_text(text), Ok(hash_object(value.as_object().unwrap()).unwrap()), "{text}");
+        };
+        same("{}");
+        same(
+            r#"{"b":{"z":[],"a":{"y":{},"x":[{"q":1,"p":"}"}]}},"a":[[],[1,-0,-0.0,1.0,1e2,"\u0041\"{"],null,true,false]}"#,
+        );
+        same("{\"\u{fb33}\":3,\"\u{1f600}\":2,\"\\u20ac\":1,\"\":0}");
+        same(&format!("{}1{}", r#"{"k":"#.repeat(128), "}".repeat(128)));
+        let refused = |text: &str, names: &str| {
+            let error = hash_text(text).unwrap_err();
+            assert!(error.contains(names), "{text}: {error}");
+        };
+        refused("[]", "not an object");
+        refused(r#"{"a":{"k":1,"b":2,"k":3}}"#, "duplicate key `k`");
+        refused(r#"{"\u0061":1,"a":2}"#, "duplicate key `a`");
+        refused(r#"{"n":18446744073709551616}"#, "18446744073709551616");
+        refused(r#"{"n":1e999}"#, "out of range");
+        refused(r#"{"n":1e-999}"#, "too small");
+        refused(r#"{"s":"\ud800"}"#, "surrogate");
+        refused(&format!("{}1{}", r#"{"k":"#.repeat(129), "}".repeat(129)), "128 levels");
+    }
+
     /// Equality of JSON values: numbers by value, objects without regard to order.
     fn equal(a: &Value, b: &Value) -> bool {
         match (a, b) {
@@ -245,6 +275,11 @@ mod tests {
                 }
             }
             prop_assert_eq!(hash(&value), hash(&reversed(&value)));
+        }
+
+        #[test]
+        fn text_has_the_hash_of_what_it_says(value in any_value()) {
+            prop_assert_eq!(hash_text(&json!({ "v": &value }).to_string()), Ok(hash(&value)));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod backup;
 mod checkpoint;
 mod doctor;
+mod document;
 mod event;
 mod garbage;
 mod handle;
@@ -30,6 +31,8 @@ use crate::recent::Recent;
 use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
 
+pub use document::Export;
+
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// How long what was deleted is kept before it is removed.
@@ -48,6 +51,8 @@ pub struct Limits {
     pub session_bytes_max: u64,
     /// All that is kept, as stored.
     pub total_bytes_max: u64,
+    /// A document that is imported.
+    pub import_bytes_max: u64,
     /// How many tokens the window of a model holds, unless a request says so.
     pub window_tokens: u64,
     /// Days without a save or load after which a session is deleted; 0 keeps it.
@@ -114,6 +119,7 @@ impl Default for Limits {
             checkpoint_bytes_max: 10 * MIB,
             session_bytes_max: 1024 * MIB,
             total_bytes_max: 10 * 1024 * MIB,
+            import_bytes_max: 256 * MIB,
             window_tokens: 1_000_000,
             retention_days: 30,
         }

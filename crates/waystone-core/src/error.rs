@@ -55,6 +55,9 @@ pub enum Error {
     StorageUnavailable { reason: Unavailable, message: String },
 }
 
+/// What is too large if a document is.
+pub const IMPORTED: &str = "the document";
+
 /// What a request runs against.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Conflict {
@@ -66,6 +69,18 @@ pub enum Conflict {
     HeadMoved { session: SessionId, actual: Option<CheckpointId>, expected: CheckpointId },
     #[error("the idempotency key was used for another request")]
     KeyReused(IdempotencyKey),
+    #[error("session `{0}` was deleted here")]
+    ImportDeleted(SessionId),
+    #[error("session `{session}` is here in project `{actual}`, in the document in `{named}`")]
+    ImportMoved { session: SessionId, actual: String, named: ProjectId },
+    #[error("checkpoint `{0}` is here with another content")]
+    CheckpointDiffers(CheckpointId),
+    #[error("checkpoint `{id}` is here in session `{session}`")]
+    CheckpointElsewhere { id: CheckpointId, session: SessionId },
+    #[error("segment `{0}` is here with another text, or in another project")]
+    SegmentDiffers(SegmentId),
+    #[error("snapshot `{0}` is here in another project")]
+    SnapshotElsewhere(SnapshotId),
     #[error("operation {operation} cannot be undone: what it is about was changed since, by {}", listed(.between))]
     ChangedSince { operation: i64, between: Vec<i64> },
     #[error("operation {0} is undone already")]
@@ -96,6 +111,14 @@ impl Conflict {
             Self::SessionDeleted(_) | Self::OtherProject { .. } => "save into a session of your own",
             Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
             Self::KeyReused(_) => "use a fresh key for a new request",
+            Self::ImportDeleted(_) => "bring it back with `waystone session restore`, then import again",
+            Self::ImportMoved { .. }
+            | Self::CheckpointDiffers(_)
+            | Self::CheckpointElsewhere { .. }
+            | Self::SegmentDiffers(_)
+            | Self::SnapshotElsewhere(_) => {
+                "nothing was imported: an id means one thing; import into another data directory"
+            }
             Self::ChangedSince { .. } => "undo those first, the newest first",
             Self::UndoneAlready(_) | Self::RemovedSince(_) => {
                 "see what was done with GET /api/operations or `waystone undo --list`"
@@ -105,8 +128,12 @@ impl Conflict {
 
     fn details(&self) -> Value {
         match self {
-            Self::SessionDeleted(session) => json!({ "sessionId": session }),
-            Self::OtherProject { actual, .. } => json!({ "projectId": actual }),
+            Self::SessionDeleted(session) | Self::ImportDeleted(session) => json!({ "sessionId": session }),
+            Self::CheckpointDiffers(id) => json!({ "checkpointId": id }),
+            Self::CheckpointElsewhere { id, session } => json!({ "checkpointId": id, "sessionId": session }),
+            Self::SegmentDiffers(id) => json!({ "segment_id": id }),
+            Self::SnapshotElsewhere(id) => json!({ "snapshot_id": id }),
+            Self::OtherProject { actual, .. } | Self::ImportMoved { actual, .. } => json!({ "projectId": actual }),
             Self::HeadMoved { actual, expected, .. } => {
                 json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected })
             }
@@ -135,6 +162,8 @@ pub enum Quota {
         "the session has {count} checkpoints, {max} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches"
     )]
     Checkpoints { count: u64, max: u64 },
+    #[error("the session would have {count} checkpoints, {max} are allowed (WAYSTONE_MAX_CHECKPOINTS)")]
+    ImportedCheckpoints { count: u64, max: u64 },
 }
 
 impl Quota {
@@ -144,7 +173,7 @@ impl Quota {
             Self::CheckpointBytes { .. } => "WAYSTONE_MAX_CHECKPOINT_BYTES",
             Self::SessionBytes { .. } => "WAYSTONE_MAX_SESSION_BYTES",
             Self::TotalBytes { .. } => "WAYSTONE_MAX_TOTAL_BYTES",
-            Self::Checkpoints { .. } => "WAYSTONE_MAX_CHECKPOINTS",
+            Self::Checkpoints { .. } | Self::ImportedCheckpoints { .. } => "WAYSTONE_MAX_CHECKPOINTS",
         }
     }
 }
@@ -205,6 +234,9 @@ impl Error {
                 422,
                 "no other checkpoint of its session can be read; bring back a copy of the data directory",
             ),
+            Self::PayloadTooLarge { what: IMPORTED, .. } => {
+                ("PAYLOAD_TOO_LARGE", 413, "raise WAYSTONE_MAX_IMPORT_BYTES, or export less at once")
+            }
             Self::PayloadTooLarge { .. } => {
                 ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise WAYSTONE_MAX_CONTEXT_BYTES")
             }

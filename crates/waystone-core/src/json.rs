@@ -101,7 +101,7 @@ pub(crate) fn is_within(map: &Map<String, Value>, bytes: usize) -> bool {
 }
 
 /// The parser's words, with what is meant where they do not say it.
-fn describe(error: &serde_json::Error) -> String {
+pub(crate) fn describe(error: &dyn fmt::Display) -> String {
     let text = error.to_string();
     if text.starts_with("unexpected end of hex escape") || text.starts_with("lone leading surrogate") {
         return format!("a lone surrogate in a text cannot be kept: {text}");
@@ -109,7 +109,7 @@ fn describe(error: &serde_json::Error) -> String {
     text
 }
 
-fn too_deep() -> String {
+pub(crate) fn too_deep() -> String {
     format!("JSON is nested deeper than {DEPTH_MAX} levels")
 }
 
@@ -166,7 +166,7 @@ fn scan(text: &[u8], look: impl Fn(&[u8], &[u8]) -> Result<(), String>) -> Resul
 }
 
 /// Where a string that has begun before `at` ends, its last quote included.
-fn string_end(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn string_end(text: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr::memchr2(b'"', b'\\', &text[at..]) {
         at += found + 1;
         if text[at - 1] == b'"' {
@@ -178,7 +178,21 @@ fn string_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-fn check_number(literal: &[u8]) -> Result<(), String> {
+/// Takes the white space out of JSON text.
+pub(crate) fn compact(text: &mut Vec<u8>) {
+    let (mut from, mut to) = (0, 0);
+    while let Some(&byte) = text.get(from) {
+        let end = if byte == b'"' { string_end(text, from + 1) } else { from + 1 };
+        if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+            text.copy_within(from..end, to);
+            to += end - from;
+        }
+        from = end;
+    }
+    text.truncate(to);
+}
+
+pub(crate) fn check_number(literal: &[u8]) -> Result<(), String> {
     // Nothing this short is out of range.
     if literal.len() < 4 {
         return Ok(());
@@ -309,6 +323,13 @@ mod tests {
         check(r#"{"s":"\ud800"}"#, "surrogate");
         check(r#"{"a":1} x"#, "trailing");
         check(&format!("{}{}", "[".repeat(137), "]".repeat(137)), "128 levels");
+    }
+
+    #[test]
+    fn white_space_goes_only_where_it_means_nothing() {
+        let mut text = b" {\n\t\"a b\" : [ 1 ,\r\n \" \\\" \" ] } ".to_vec();
+        compact(&mut text);
+        assert_eq!(text, b"{\"a b\":[1,\" \\\" \"]}");
     }
 
     #[test]

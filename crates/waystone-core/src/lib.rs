@@ -10,6 +10,7 @@ pub mod classify;
 pub mod clock;
 pub mod compress;
 pub mod diff;
+pub mod document;
 mod engine;
 pub mod error;
 pub mod find;
@@ -31,5 +32,5 @@ pub mod tokens;
 pub mod transcript;
 pub mod words;
 
-pub use engine::{Engine, GRACE_DAYS, GitState, Limits};
+pub use engine::{Engine, Export, GRACE_DAYS, GitState, Limits};
 pub use error::{Error, Result};

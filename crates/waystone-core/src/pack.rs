@@ -17,6 +17,10 @@ const LONG_BYTES: usize = 1024 * 1024;
 /// The largest window that every decoder takes.
 const WINDOW_LOG_MAX: u32 = 27;
 
+/// As many checkpoints, and about as much of their text, share a group: deltas stay inside of it.
+pub const GROUP_CHECKPOINTS_MAX: u64 = 32;
+pub const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 thread_local! {
     /// Making one takes as long as decoding a context of some 10 KB, and a chain has many.
     static DECODER: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());

@@ -1,5 +1,6 @@
 //! The boundary to where things are kept.
 
+mod document;
 mod retention;
 mod segment;
 mod transcript;
@@ -20,6 +21,11 @@ use crate::error::Result;
 use crate::histogram::{Kind, Measured};
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
+
+pub use document::{
+    DocumentStore, ExportedSegments, ExportedSnapshot, ImportedProject, ImportedSession, NewProject, NewSession,
+    NewSnapshot, NewSnapshotSegment,
+};
 
 pub use segment::{
     Candidates, Change, ChangeSegments, Changed, Facts, FindCandidates, NewSegment, NewSegments, PLAN_LIFE_MS, Plan,
@@ -212,7 +218,7 @@ pub struct Resumable {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: SegmentStore + TranscriptStore + RetentionStore {
+pub trait Store: SegmentStore + TranscriptStore + RetentionStore + DocumentStore {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

@@ -5,6 +5,7 @@
 mod backup;
 mod checkpoint;
 mod docs;
+mod document;
 mod event;
 mod extract;
 mod garbage;
@@ -63,6 +64,7 @@ fn routes() -> Vec<Route> {
     routes.extend(operation::routes());
     routes.extend(retention::routes());
     routes.extend(backup::routes());
+    routes.extend(document::routes());
     routes.extend(event::routes());
     routes.extend(stats::routes());
     routes.extend(status::routes());

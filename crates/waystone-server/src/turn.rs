@@ -22,12 +22,22 @@ pub(crate) struct Turns {
     /// KiB of bodies that may be held at once.
     bodies: Arc<Semaphore>,
     replies: Arc<Semaphore>,
+    imports: Arc<Semaphore>,
 }
 
 impl Turns {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bodies = kib(limits.request_bytes_max()) as usize;
-        Self { bodies: Arc::new(Semaphore::new(bodies)), replies: Arc::new(Semaphore::new(REPLIES_MAX)) }
+        Self {
+            bodies: Arc::new(Semaphore::new(bodies)),
+            replies: Arc::new(Semaphore::new(REPLIES_MAX)),
+            imports: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// Waits until a document may be received: one at a time, since each takes room on the disk.
+    pub(crate) async fn import(&self) -> Option<Turn> {
+        Arc::clone(&self.imports).acquire_owned().await.ok()
     }
 
     /// Waits until a body of `bytes` may be read, parsed and worked on. Small ones wait for no one.

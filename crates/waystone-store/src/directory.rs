@@ -136,6 +136,13 @@ fn name_of(at: Timestamp) -> String {
     at.to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect()
 }
 
+/// The folder in a data directory where exports go unless a file is named, made if it is missing.
+pub fn make_exports(root: &Path) -> io::Result<PathBuf> {
+    let folder = root.join("exports");
+    platform::create_private_dir(&folder)?;
+    Ok(folder)
+}
+
 /// A log over this size is set aside, and the one set aside before is replaced.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 

@@ -15,7 +15,8 @@ mod sqlite;
 
 use std::path::PathBuf;
 
-pub use directory::open_log;
+pub use directory::{make_exports, open_log};
+pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
 pub use sqlite::Sqlite;
 

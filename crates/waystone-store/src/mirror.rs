@@ -20,6 +20,7 @@ use waystone_core::pack::{compress, decompress};
 
 pub(crate) use columns::{Columns, hex, unhex};
 pub(crate) use file::{keep_aside, list_files, read_file, remove, replace};
+pub use name::file_name;
 pub(crate) use name::path_of;
 
 const FORMAT: u32 = 1;

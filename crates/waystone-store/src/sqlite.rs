@@ -10,6 +10,7 @@ mod counter;
 mod cursor;
 mod damage;
 mod doctor;
+mod document;
 mod error;
 mod event;
 mod garbage;

@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicI64;
 use serde_json::Value;
 use tempfile::TempDir;
 use waystone_core::api::{
-    Checkup, FindingKind, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SavedCheckpoint,
+    Checkup, FindingKind, Imported, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, SaveCheckpoint, SavedCheckpoint,
 };
 use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
 use waystone_core::store::Scope;
-use waystone_core::{Engine, Limits, Result, json};
+use waystone_core::{Engine, Export, Limits, Result, json};
 use waystone_store::{OpenError, Repaired, Sqlite};
 
 use crate::audit;
@@ -146,6 +146,20 @@ impl Harness {
         self.try_load(serde_json::json!({ "checkpointId": id })).await.unwrap()
     }
 
+    /// A session as a document.
+    pub async fn export_session(&self, session: &str) -> Result<String> {
+        whole(self.engine.export_session(&self.scope, &session.parse().unwrap()).await?).await
+    }
+
+    /// A project as a document.
+    pub async fn export_project(&self, project: &str) -> Result<String> {
+        whole(self.engine.export_project(&self.scope, &project.parse().unwrap()).await?).await
+    }
+
+    pub async fn import(&self, document: impl Into<Vec<u8>>) -> Result<Imported> {
+        self.engine.import_document(&self.scope, io::Cursor::new(document.into())).await
+    }
+
     /// The ids that a list gives.
     pub async fn list(&self, request: Value) -> Vec<String> {
         let request: ListCheckpoints = serde_json::from_value(request).unwrap();
@@ -194,6 +208,14 @@ pub fn copy_dir(from: &Path, to: &Path) {
 /// Makes a directory that only this user can read, unless it is there.
 pub fn make_private(path: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).recursive(true).create(path)
+}
+
+async fn whole(mut export: Export) -> Result<String> {
+    let mut document = Vec::new();
+    while let Some(part) = export.next_part().await? {
+        document.extend(part);
+    }
+    Ok(String::from_utf8(document).unwrap())
 }
 
 pub fn request_of(request: Value) -> SaveCheckpoint {

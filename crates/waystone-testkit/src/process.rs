@@ -155,6 +155,10 @@ impl ServeProcess {
         let address = line.trim().rsplit('/').next().unwrap_or_default().to_owned();
         Ok(Self { child, _stdout: stdout, address })
     }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for ServeProcess {

@@ -5,6 +5,7 @@ mod checkpoint;
 mod config;
 mod diff;
 mod doctor;
+mod document;
 mod failure;
 mod file;
 mod handle;
@@ -191,9 +192,9 @@ pub(crate) async fn run(
     match command {
         OnStore::Mcp => serve::mcp(engine, settings).await,
         OnStore::Serve => serve::http(engine, settings).await,
-        OnStore::Session(command) => session::run(command, engine, scope, &out, settings.given_project()).await,
+        OnStore::Session(command) => session::run(command, engine, scope, &out, settings).await,
         OnStore::Checkpoint(command) => checkpoint::run(*command, engine, scope, &out, settings.given_project()).await,
-        OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings.project.clone()).await,
+        OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings).await,
         OnStore::Search(search) => search::run(search, engine, scope, &out, settings.given_project()).await,
         OnStore::Resume(resume) => resume::run(resume, engine, scope, &out).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,

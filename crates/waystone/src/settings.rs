@@ -59,7 +59,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 15] = [
+pub(crate) const SETTINGS: [Setting; 16] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -123,6 +123,14 @@ pub(crate) const SETTINGS: [Setting; 15] = [
         kind: Kind::Number(0, 36_500),
         default: || json!(Limits::default().retention_days),
         about: "Days without a save or load after which a session is deleted; 0 keeps all",
+    },
+    Setting {
+        key: "maxImportBytes",
+        variable: "WAYSTONE_MAX_IMPORT_BYTES",
+        aliases: &[],
+        kind: Kind::Number(1, BYTES_MAX),
+        default: || json!(Limits::default().import_bytes_max),
+        about: "Most bytes of a document that is imported",
     },
     Setting {
         key: "tokenLimit",
@@ -248,6 +256,7 @@ impl Settings {
             checkpoint_bytes_max: number("maxCheckpointBytes"),
             session_bytes_max: number("maxSessionBytes"),
             total_bytes_max: number("maxTotalBytes"),
+            import_bytes_max: number("maxImportBytes"),
             window_tokens: number("tokenLimit"),
             retention_days: number("retentionDays"),
         };

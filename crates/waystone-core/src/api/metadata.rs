@@ -48,7 +48,7 @@ impl Metadata {
 
     /// The same without what we say in it: a client may send back what it loaded.
     #[must_use]
-    pub(crate) fn without_critical_keys(mut self) -> Self {
+    pub fn without_critical_keys(mut self) -> Self {
         self.0.shift_remove("criticalKeys");
         self
     }

@@ -217,13 +217,7 @@ impl PutSegments {
         check_tags(&self.tags)?;
         check_path(self.file_path.as_deref())?;
         self.messages.iter().flatten().try_for_each(SaidMessage::check)?;
-        match self.line_range {
-            Some([first, last]) if first > last || last > Self::LINE_MAX => Err(Error::InvalidInput(format!(
-                "line_range is the first and the last line, in that order, up to {}",
-                Self::LINE_MAX
-            ))),
-            _ => Ok(()),
-        }
+        check_lines(self.line_range)
     }
 
     /// Whether it says something of its texts besides what they are.
@@ -240,6 +234,16 @@ pub(super) fn check_tags(tags: &[String]) -> Result<()> {
         return Err(Error::InvalidInput(message));
     }
     Ok(())
+}
+
+pub(super) fn check_lines(range: Option<[u64; 2]>) -> Result<()> {
+    match range {
+        Some([first, last]) if first > last || last > PutSegments::LINE_MAX => Err(Error::InvalidInput(format!(
+            "line_range is the first and the last line, in that order, up to {}",
+            PutSegments::LINE_MAX
+        ))),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn check_path(path: Option<&str>) -> Result<()> {

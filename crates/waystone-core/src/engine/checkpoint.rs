@@ -123,7 +123,7 @@ impl Engine {
         Ok((new, context.into()))
     }
 
-    fn pack_context(&self, text: &str, base: Option<&Known>) -> Result<Arc<Packed>> {
+    pub(super) fn pack_context(&self, text: &str, base: Option<&Known>) -> Result<Arc<Packed>> {
         let packed = match base {
             Some(base) => pack_delta(text.as_bytes(), base.as_base(), base.text()),
             None => pack(text.as_bytes()),
@@ -136,7 +136,7 @@ impl Engine {
         Ok(Arc::new(packed))
     }
 
-    pub(super) fn check_context_size(&self, bytes: usize) -> Result<()> {
+    pub(in crate::engine) fn check_context_size(&self, bytes: usize) -> Result<()> {
         let (actual, max) = (bytes as u64, self.limits.context_bytes_max);
         if actual > max { Err(Error::PayloadTooLarge { what: "context", actual, max }) } else { Ok(()) }
     }

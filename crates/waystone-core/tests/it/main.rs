@@ -8,6 +8,7 @@ mod checkpoint;
 mod class;
 mod delta;
 mod diff;
+mod document;
 mod fault;
 mod find;
 mod handle;

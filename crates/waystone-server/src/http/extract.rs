@@ -1,5 +1,7 @@
 //! What handlers take, with our errors: ids in paths, query strings, JSON bodies.
 
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
+use waystone_core::error::IMPORTED;
 use waystone_core::offload::{INLINE_BYTES_MAX, offload};
 use waystone_core::{Error, json};
 
@@ -216,6 +219,43 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
     }
     let turn = shrink(turn, body.len());
     Ok((body, turn))
+}
+
+/// A JSON body of up to `bytes_max`, in a file that has no name and goes when it is closed.
+pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result<File, HttpError> {
+    const HELD_BYTES: usize = 1024 * 1024;
+    let announced = stream.size_hint().exact().unwrap_or_default();
+    let unwritten = |error: std::io::Error| Error::broken(format!("the body cannot be kept: {error}"));
+    let mut file = tempfile::tempfile().map_err(unwritten)?;
+    let (mut held, mut length) = (Vec::new(), 0);
+    let mut due = Instant::now() + PROGRESS_TIME;
+    loop {
+        let part = next_part(&mut stream, due).await?;
+        let is_end = part.is_none();
+        let data = part.unwrap_or_default();
+        if (length + data.len() as u64) / PROGRESS_BYTES > length / PROGRESS_BYTES {
+            due = Instant::now() + PROGRESS_TIME;
+        }
+        length += data.len() as u64;
+        if length.max(announced) > bytes_max {
+            held = Vec::new();
+        } else {
+            held.extend_from_slice(&data);
+        }
+        if is_end || held.len() >= HELD_BYTES {
+            let full = std::mem::take(&mut held);
+            let write = move || file.write_all(&full).map(|()| file);
+            file = offload(usize::MAX, write).await?.map_err(unwritten)?;
+        }
+        if is_end || length > DRAIN_BYTES_MAX.max(bytes_max) {
+            break;
+        }
+    }
+    if length > bytes_max {
+        return Err(HttpError(Error::PayloadTooLarge { what: IMPORTED, actual: length, max: bytes_max }));
+    }
+    file.rewind().map_err(unwritten)?;
+    Ok(file)
 }
 
 /// The next part of a body, if it comes in time: others may be waiting for their turn.

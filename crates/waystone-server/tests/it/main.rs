@@ -5,6 +5,7 @@
 mod checkpoints;
 mod client;
 mod docs;
+mod documents;
 mod events;
 mod fuzz;
 mod guard;

@@ -5,8 +5,8 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping or for figures of all that is kept: `context_analyze_usage` tells it of its own window. What Prometheus
-/// reads is for programs only. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 50] = [
+/// reads is for programs only. A model should not retype documents, so it neither writes nor reads them. Only a person is asked before something is deleted, so only there must it be found first.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 53] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -52,6 +52,9 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 50] = [
     ("restore_checkpoint", true, None, Some("checkpoint restore")),
     ("clean_up", true, None, Some("cleanup")),
     ("back_up", true, None, Some("backup")),
+    ("export_session", true, None, Some("session export")),
+    ("export_project", true, None, Some("segment export")),
+    ("import_document", true, None, Some("session import")),
     ("list_events", true, None, None),
     ("status", true, None, Some("status")),
     ("stats", true, None, Some("stats")),
@@ -60,7 +63,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 50] = [
 ];
 
 /// Methods that are not something a client asks for by itself.
-const INTERNAL: [&str; 1] = ["close"];
+const INTERNAL: [&str; 2] = ["close", "next_part"];
 
 /// All files in a folder and in those inside it.
 fn sources(folder: &Path) -> String {

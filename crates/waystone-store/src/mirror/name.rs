@@ -16,11 +16,11 @@ pub(super) const SUFFIX: &str = ".json.zst";
 
 /// The file of a group, from the data directory.
 pub(crate) fn path_of(session: &str, group: &str) -> PathBuf {
-    PathBuf::from(CONTEXTS).join(encode(session)).join(format!("{}{SUFFIX}", encode(group)))
+    PathBuf::from(CONTEXTS).join(file_name(session)).join(format!("{}{SUFFIX}", file_name(group)))
 }
 
-/// `a-z 0-9 _ -` as they are, every other byte as `%XX`: names differ on file systems that do not tell case apart, too.
-pub(super) fn encode(id: &str) -> String {
+/// An id as the name of a file: `a-z 0-9 _ -` as they are, every other byte as `%XX`: names differ on file systems that do not tell case apart, too.
+pub fn file_name(id: &str) -> String {
     let mut name = String::new();
     for (at, byte) in id.bytes().enumerate() {
         let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn no_id_escapes_or_is_taken_for_another() {
-        let check = |id: &str, name: &str| assert_eq!(encode(id), name);
+        let check = |id: &str, name: &str| assert_eq!(file_name(id), name);
         check("run-1_a", "run-1_a");
         check("Run", "%52un");
         check("..", "%2E%2E");
@@ -62,8 +62,8 @@ mod tests {
         check("console", "console");
         check("a~b", "a%7Eb");
         let long = "A".repeat(128);
-        let name = encode(&long);
+        let name = file_name(&long);
         assert_eq!((name.len(), name.find('~')), (197, Some(180)));
-        assert_ne!(name, encode(&format!("{}B", "A".repeat(127))));
+        assert_ne!(name, file_name(&format!("{}B", "A".repeat(127))));
     }
 }

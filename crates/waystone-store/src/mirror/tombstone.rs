@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 use super::Group;
 use super::file::replace;
-use super::name::encode;
+use super::name::file_name;
 use crate::directory::DataDirectory;
 use crate::platform::sync_directory;
 
 pub(crate) type Removed = BTreeSet<String>;
 
 fn path_of(directory: &DataDirectory, session: &str) -> PathBuf {
-    directory.tombstones().join(format!("{}.txt", encode(session)))
+    directory.tombstones().join(format!("{}.txt", file_name(session)))
 }
 
 /// What was removed of a session.

@@ -21,7 +21,7 @@ use super::log::{Operation, append, append_and_publish, handle};
 use super::retention::recount_session;
 use super::session;
 use crate::mirror;
-pub(crate) use add::add;
+pub(crate) use add::{Links, add, check_quota, find_base, find_open_group, insert};
 pub(crate) use find::{read_unindexed, write_found};
 pub(crate) use list::{list, list_indexed, list_sessions};
 
@@ -184,7 +184,7 @@ pub(crate) fn find_with_text(db: &Connection, key: i64) -> DbResult<(Checkpoint,
     Ok((find_by_key(db, key)?, unpack(&find_chain(db, key, None)?, &[]).ok()))
 }
 
-fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<Checkpoint>> {
+pub(crate) fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<Checkpoint>> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE c.space = ?1 AND c.id = ?2"))?;
     let mut rows = statement.query(params![scope.space, id.as_str()])?;
     rows.next()?.map(read).transpose()
@@ -199,7 +199,7 @@ pub(crate) fn find_group(db: &Connection, scope: &Scope, id: &CheckpointId) -> D
     Ok(group.flatten())
 }
 
-fn find_key_in(db: &Connection, scope: &Scope, session: i64, id: &CheckpointId) -> DbResult<i64> {
+pub(crate) fn find_key_in(db: &Connection, scope: &Scope, session: i64, id: &CheckpointId) -> DbResult<i64> {
     let key = db
         .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND session = ?3")?
         .query_row(params![scope.space, id.as_str(), session], |row| row.get(0))

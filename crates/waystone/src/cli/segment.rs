@@ -15,7 +15,9 @@ use waystone_core::id::{PlanId, ProjectId, SegmentId, TaskId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
+use super::document::{Import, Target};
 use super::render::{Out, count, plain_text};
+use crate::settings::Settings;
 use garbage::{Action, show_errors, show_garbage, show_pruned, show_usage};
 use list::{List, more, segments};
 use put::Put;
@@ -46,6 +48,10 @@ pub(crate) enum Command {
     Garbage(Garbage),
     /// List projects that have segments
     Projects,
+    /// Write a project with its tasks, segments and snapshots into one file
+    Export(Target),
+    /// Take in what `export` has written, here or elsewhere: what is not here is added, under the ids it has
+    Import(Import),
 }
 
 /// What is done with the stash.
@@ -194,9 +200,15 @@ pub(crate) async fn run(
     engine: &Engine,
     scope: &Scope,
     out: &Out,
-    project: ProjectId,
+    settings: &Settings,
 ) -> anyhow::Result<()> {
+    let project = settings.project.clone();
     match command {
+        Command::Export(target) => {
+            let export = engine.export_project(scope, &project).await?;
+            target.write(export, &settings.data_dir, "segment", out).await
+        }
+        Command::Import(import) => import.run(engine, scope, out).await,
         Command::Put(put) => put::run(put, engine, scope, out, project).await,
         Command::List(list) => list::run(list, engine, scope, out, project).await,
         Command::Show { segment } => {

@@ -8,8 +8,10 @@ use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
+use super::document::{Import, Target};
 use super::failure::Failure;
 use super::render::{Out, bytes, confirm, count, fields, plain, short, table, time};
+use crate::settings::Settings;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -84,19 +86,32 @@ pub(crate) enum Command {
         /// Its id, from the list
         session: SessionId,
     },
+    /// Write a session with its checkpoints into one file
+    Export {
+        /// Its id, from the list
+        session: SessionId,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Take in what `export` has written, here or elsewhere: what is not here is added, under the ids it has
+    Import(Import),
 }
 
-/// `given` is the project that was named on the command line for all commands.
 pub(crate) async fn run(
     command: Command,
     engine: &Engine,
     scope: &Scope,
     out: &Out,
-    given: Option<ProjectId>,
+    settings: &Settings,
 ) -> anyhow::Result<()> {
     match command {
+        Command::Export { session, target } => {
+            let export = engine.export_session(scope, &session).await?;
+            target.write(export, &settings.data_dir, "checkpoint", out).await
+        }
+        Command::Import(import) => import.run(engine, scope, out).await,
         Command::List { project, limit, cursor, deleted } => {
-            let project = project.or(given);
+            let project = project.or(settings.given_project());
             let filter = project.as_ref().map(|project| format!("No sessions in project {project}."));
             let page =
                 engine.list_sessions(scope, ListSessions { project_id: project, deleted, limit, cursor }).await?;

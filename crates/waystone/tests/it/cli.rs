@@ -172,3 +172,42 @@ fn a_log_that_cannot_be_opened_stops_nothing() {
     let said = String::from_utf8(status.stderr).unwrap();
     assert!(said.contains("nothing is logged"), "{said}");
 }
+
+#[test]
+fn a_person_can_take_a_session_and_a_project_elsewhere() {
+    let directory = private_dir();
+    let (data, there) = (directory.path().join("data"), directory.path().join("there"));
+    let file = directory.path().join("file.json");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, r#"{"n":1}"#).unwrap();
+    stdout(&waystone(&data, &["checkpoint", "save", "Run:1", file, "--agent", "a"]));
+    stdout(&waystone(&data, &["segment", "put", "a text", "--project", "p"]));
+
+    let first = stdout(&waystone(&data, &["session", "export", "Run:1", "--json"]));
+    let first: Value = serde_json::from_str(&first).unwrap();
+    let second: Value =
+        serde_json::from_str(&stdout(&waystone(&data, &["session", "export", "Run:1", "--json"]))).unwrap();
+    let path = first["path"].as_str().unwrap();
+    assert!(path.contains("exports/%52un%3A1-20") && path != second["path"].as_str().unwrap(), "{path}");
+    let mode = |path: &str| std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).unwrap().permissions());
+    assert_eq!((mode(path) & 0o777, mode(data.join("exports").to_str().unwrap()) & 0o777), (0o600, 0o700));
+
+    let refused = waystone(&data, &["session", "export", "Run:1", "--output", file]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), r#"{"n":1}"#);
+    stdout(&waystone(&data, &["session", "export", "Run:1", "--output", file, "--force"]));
+    let document = std::fs::read(file).unwrap();
+    assert_eq!(document, std::fs::read(path).unwrap());
+    assert_eq!(mode(file) & 0o777, 0o600);
+    assert_eq!(stdout(&waystone(&data, &["session", "export", "Run:1", "-o", "-"])).as_bytes(), document);
+
+    assert!(stdout(&waystone(&there, &["session", "import", file])).starts_with("imported session Run:1"));
+    assert!(stdout(&waystone(&there, &["session", "import", path])).starts_with("unchanged"));
+    assert_eq!(stdout(&waystone(&there, &["session", "export", "Run:1", "-o", "-"])).as_bytes(), document);
+    stdout(&waystone(&data, &["segment", "export", "--project", "p", "--output", file, "--force"]));
+    assert!(stdout(&waystone(&there, &["segment", "import", file])).starts_with("imported project p: 1 segment added"));
+    let missing = waystone(&there, &["session", "import", "/nowhere"]);
+    assert!(missing.status.code() == Some(2) && String::from_utf8_lossy(&missing.stderr).contains("/nowhere"));
+    let left: Vec<_> = std::fs::read_dir(data.join("exports")).unwrap().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}

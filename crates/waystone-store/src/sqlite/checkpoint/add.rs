@@ -6,7 +6,7 @@ use waystone_core::Error;
 use waystone_core::api::Checkpoint;
 use waystone_core::error::{Conflict, Quota};
 use waystone_core::id::CheckpointId;
-use waystone_core::pack::Packed;
+use waystone_core::pack::{GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX, Packed};
 use waystone_core::store::{Added, NewCheckpoint, Scope, Used};
 
 use super::retry::{remember, replay};
@@ -16,9 +16,6 @@ use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
 use crate::sqlite::segment::check_room;
 use crate::sqlite::session::{self, SessionRow};
-
-const GROUP_CHECKPOINTS_MAX: u64 = 32;
-const GROUP_RAW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Adds `new` to its session. The tests come in this order: retry, project, head, unchanged, parent, quota.
 pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Added> {
@@ -49,7 +46,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     };
     let size = packed.bytes.len() as u64;
     let total = check_quota(db, scope, &session, new, size)?;
-    let key = insert(db, scope, &session, Links { parent, group, base }, new, packed)?;
+    let seq = append_saved(db, scope, &session, new, packed)?;
+    let (key, _) = insert(db, scope, &session, Links { parent, group, base }, (new, packed), seq)?;
     set_rules(db, scope, new)?;
     let pruned = prune(db, scope, &session, key, new)?;
     remember(db, scope, new, &new.id, Some(pruned))?;
@@ -116,7 +114,7 @@ fn check_head(head: Option<&Checkpoint>, new: &NewCheckpoint) -> DbResult<()> {
 }
 
 /// The bytes of `new` with the key of their base, if they can be used in `group`.
-fn find_base<'a>(
+pub(crate) fn find_base<'a>(
     db: &Connection,
     scope: &Scope,
     group: Option<i64>,
@@ -132,7 +130,13 @@ fn find_base<'a>(
 }
 
 /// Returns how much is kept in all.
-fn check_quota(db: &Connection, scope: &Scope, session: &SessionRow, new: &NewCheckpoint, size: u64) -> DbResult<u64> {
+pub(crate) fn check_quota(
+    db: &Connection,
+    scope: &Scope,
+    session: &SessionRow,
+    new: &NewCheckpoint,
+    size: u64,
+) -> DbResult<u64> {
     if session.size_bytes + size > new.session_bytes_max {
         let (used, max) = (session.size_bytes, new.session_bytes_max);
         return Err(Error::QuotaExceeded(Quota::SessionBytes { used, more: size, max }).into());
@@ -180,21 +184,20 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new:
 }
 
 /// The keys of what a new checkpoint refers to. Without a group it opens one.
-struct Links {
-    parent: Option<i64>,
-    group: Option<i64>,
-    base: Option<i64>,
+pub(crate) struct Links {
+    pub(crate) parent: Option<i64>,
+    pub(crate) group: Option<i64>,
+    pub(crate) base: Option<i64>,
 }
 
-fn insert(
+fn append_saved(
     db: &Connection,
     scope: &Scope,
     session: &SessionRow,
-    links: Links,
     new: &NewCheckpoint,
     packed: &Packed,
 ) -> DbResult<i64> {
-    let operation_seq = append_and_publish(
+    append_and_publish(
         db,
         scope,
         &Operation {
@@ -209,7 +212,18 @@ fn insert(
                 "sizeBytes": packed.bytes.len(),
             }),
         },
-    )?;
+    )
+}
+
+/// Adds the rows of a checkpoint that an operation brings. Returns its key and that of its group.
+pub(crate) fn insert(
+    db: &Connection,
+    scope: &Scope,
+    session: &SessionRow,
+    links: Links,
+    (new, packed): (&NewCheckpoint, &Packed),
+    operation_seq: i64,
+) -> DbResult<(i64, i64)> {
     let group = join_group(db, scope, session.key, links.group, (new, packed), operation_seq)?;
     let seq = next_row_seq(db, scope)?;
     let tags: Vec<&str> = new.metadata.tags().collect();
@@ -251,11 +265,11 @@ fn insert(
     )?
     .execute(params![session.key, key, seq, new.at.ms()])?;
     add_to_counts(db, scope, session.key, 1, packed.bytes.len())?;
-    Ok(key)
+    Ok((key, group))
 }
 
 /// The session's newest group, unless it is full.
-fn find_open_group(db: &Connection, session: i64) -> DbResult<Option<i64>> {
+pub(crate) fn find_open_group(db: &Connection, session: i64) -> DbResult<Option<i64>> {
     Ok(db
         .prepare_cached(
             "SELECT key FROM checkpoint_group

@@ -34,7 +34,7 @@ impl Sqlite {
     }
 
     /// What is there again was not removed. There is a tombstone only where a removal broke off.
-    async fn take_tombstones_away(&self, session: SessionId, ids: Vec<String>) -> Result<()> {
+    pub(in crate::sqlite) async fn take_tombstones_away(&self, session: SessionId, ids: Vec<String>) -> Result<()> {
         let directory = self.directory.clone();
         let work = move || -> DbResult<()> {
             let failed = |error: io::Error| file_error(&directory.tombstones(), &error);

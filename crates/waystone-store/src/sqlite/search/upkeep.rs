@@ -156,7 +156,7 @@ pub(super) fn is_behind(db: &Connection, space: i64) -> rusqlite::Result<bool> {
     db.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM checkpoint_index WHERE stale = 1)
              OR EXISTS (SELECT 1 FROM operation AS o JOIN search_index AS i ON i.space = o.space
-                        WHERE o.space = ?1 AND o.seq > i.followed_seq AND o.kind = 'checkpoint.saved')",
+                        WHERE o.space = ?1 AND o.seq > i.followed_seq AND o.kind IN ('checkpoint.saved', 'session.imported'))",
     )?
     .query_row(params![space], |row| row.get(0))
 }

@@ -1,0 +1,162 @@
+//! Exports written to files, and files imported, for sessions and projects alike.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tempfile::NamedTempFile;
+use waystone_core::api::{ImportStatus, Imported};
+use waystone_core::store::Scope;
+use waystone_core::{Engine, Export};
+use waystone_store::{file_name, make_exports};
+
+use super::failure::Failure;
+use super::render::{Out, count, plain, plain_json};
+
+/// Where an export goes.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The file to write; `-` is standard output [default: a new file in exports/ of the data directory]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+impl Target {
+    /// Writes the document and says where it is.
+    pub(crate) async fn write(self, mut export: Export, root: &Path, thing: &str, out: &Out) -> anyhow::Result<()> {
+        if self.output.as_deref() == Some(Path::new("-")) {
+            let is_seen = io::stdout().is_terminal();
+            return match pour(&mut export, &mut io::stdout(), is_seen).await {
+                // Whoever reads only its beginning has had enough.
+                Err(error) if is_broken_pipe(&error) => Ok(()),
+                done => done.map(drop),
+            };
+        }
+        let folder = match &self.output {
+            Some(file) => file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_owned(),
+            None => make_exports(root).map_err(|error| cannot("make", &root.join("exports"), &error))?,
+        };
+        if let Some(file) = self.output.as_ref().filter(|file| !self.force && file.symlink_metadata().is_ok()) {
+            return Err(exists(file).into());
+        }
+        // Beside its place under another name, readable by this user only, until it is whole.
+        let mut file = NamedTempFile::new_in(&folder).map_err(|error| cannot("write to", &folder, &error))?;
+        let bytes = pour(&mut export, file.as_file_mut(), false).await?;
+        file.as_file().sync_all()?;
+        let path = match self.output {
+            Some(path) => persist(file, path, self.force)?,
+            None => persist_new(file, &folder, &export)?,
+        };
+        if export.left_out > 0 {
+            let left_out = count(export.left_out, "snapshot");
+            super::warn(&[format!("{left_out} left out: some of the segments they have are deleted")]);
+        }
+        let reply = json!({ "path": path, "count": export.count, "bytes": bytes });
+        out.print(&reply, |_| {
+            format!("exported {} to {}", count(export.count, thing), plain(&path.display().to_string()))
+        })
+    }
+}
+
+/// Writes a document as it is made. On a terminal nothing in it may steer that.
+async fn pour(export: &mut Export, target: &mut impl Write, is_seen: bool) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    while let Some(part) = export.next_part().await? {
+        bytes += part.len() as u64;
+        match is_seen {
+            true => target.write_all(plain_json(&String::from_utf8_lossy(&part)).as_bytes())?,
+            false => target.write_all(&part)?,
+        }
+    }
+    target.flush()?;
+    Ok(bytes)
+}
+
+fn persist(file: NamedTempFile, path: PathBuf, force: bool) -> anyhow::Result<PathBuf> {
+    let done = if force { file.persist(&path) } else { file.persist_noclobber(&path) };
+    match done {
+        Ok(_) => Ok(path),
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path).into()),
+        Err(failed) => Err(cannot("write", &path, &failed.error).into()),
+    }
+}
+
+/// Gives the file the first name that is free.
+fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export) -> anyhow::Result<PathBuf> {
+    let (name, at) = (file_name(&export.name), export.at.to_string());
+    let date = at.get(..10).unwrap_or(&at);
+    for n in 1.. {
+        let more = if n > 1 { format!("-{n}") } else { String::new() };
+        let path = folder.join(format!("{name}-{date}{more}.json"));
+        match file.persist_noclobber(&path) {
+            Ok(_) => return Ok(path),
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => file = failed.file,
+            Err(failed) => return Err(cannot("write", &path, &failed.error).into()),
+        }
+    }
+    unreachable!("some number is free")
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure {
+        code: "INVALID_INPUT",
+        message: format!("{} is there already", path.display()),
+        hint: "name another file, or replace it with --force".to_owned(),
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure {
+        code: "INVALID_INPUT",
+        message: format!("cannot {what} {}: {error}", path.display()),
+        hint: "name another file".to_owned(),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// What `export` has written; `-` reads standard input
+    file: PathBuf,
+}
+
+impl Import {
+    pub(crate) async fn run(self, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+        let source: Box<dyn Read + Send> = match self.file.as_os_str() == "-" {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::open(&self.file).map_err(|error| cannot("open", &self.file, &error))?),
+        };
+        let imported = engine.import_document(scope, source).await?;
+        super::warn(&imported.warnings);
+        out.print(&imported, show)
+    }
+}
+
+fn show(imported: &Imported) -> String {
+    let what = match &imported.session_id {
+        Some(session) => format!("session {session} of project {}", imported.project_id),
+        None => format!("project {}", imported.project_id),
+    };
+    let (thing, added, known) = match imported.session_id {
+        Some(_) => ("checkpoint", imported.checkpoints_added, imported.checkpoints_known),
+        None => ("segment", imported.segments_added, imported.segments_known),
+    };
+    let snapshots = imported.snapshots_added.filter(|added| *added > 0);
+    let snapshots = snapshots.map(|added| format!(" and {}", count(added, "snapshot"))).unwrap_or_default();
+    let known = known.unwrap_or_default();
+    match imported.status {
+        ImportStatus::Unchanged => format!("unchanged: all of {what} is here already ({})", count(known, thing)),
+        ImportStatus::Imported | ImportStatus::Volatile => {
+            let added = count(added.unwrap_or_default(), thing);
+            format!("imported {what}: {added}{snapshots} added, {known} here already")
+        }
+    }
+}
