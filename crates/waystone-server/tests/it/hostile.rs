@@ -270,7 +270,11 @@ async fn hostile_strings_do_no_harm_in_any_field_of_segments() {
     }
     assert!(good > STRINGS / 4 && good < STRINGS, "{good} of {STRINGS} were good");
     assert_eq!(other(&client).await, before, "another project was changed");
-    assert_eq!(files(client.harness.data_dir()), files_before);
+    // Housekeeping makes its own, at a time of its own.
+    let own = ["backups", "mirror.lock", "reserve"];
+    let mut files_after = files(client.harness.data_dir());
+    files_after.retain(|name| files_before.contains(name) || !own.iter().any(|own| name.starts_with(own)));
+    assert_eq!(files_after, files_before);
     assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 1, "a file outside of the data directory");
     assert!(!Path::new("/tmp/waystone-hostile").exists() && !Path::new("hostile.db").exists());
     client.harness.check_invariants().await;
