@@ -61,7 +61,7 @@ pub const IMPORTED: &str = "the document";
 /// What a request runs against.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Conflict {
-    #[error("session `{0}` was deleted; save under another session id")]
+    #[error("session `{0}` was deleted")]
     SessionDeleted(SessionId),
     #[error("session `{session}` belongs to project `{actual}`, not `{named}`")]
     OtherProject { session: SessionId, actual: String, named: ProjectId },
@@ -108,7 +108,8 @@ fn head_moved(session: &SessionId, actual: Option<&CheckpointId>, expected: &Che
 impl Conflict {
     fn hint(&self) -> &'static str {
         match self {
-            Self::SessionDeleted(_) | Self::OtherProject { .. } => "save into a session of your own",
+            Self::SessionDeleted(_) => "restore it (`waystone session restore`), or use another session",
+            Self::OtherProject { .. } => "save into a session of your own",
             Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
             Self::KeyReused(_) => "use a fresh key for a new request",
             Self::ImportDeleted(_) => "bring it back with `waystone session restore`, then import again",
@@ -223,7 +224,7 @@ impl Error {
             Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct what the message names and try again"),
             Self::CheckpointNotFound(_) => ("CHECKPOINT_NOT_FOUND", 404, "look for its id in the list of checkpoints"),
             Self::SessionNotFound(_) => {
-                ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions or checkpoints")
+                ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions, or of those that were deleted")
             }
             Self::Conflict(conflict) => ("CONFLICT", 409, conflict.hint()),
             Self::CheckpointCorrupt { nearest: Some(_), .. } => {
@@ -243,7 +244,7 @@ impl Error {
             Self::QuotaExceeded(_) => (
                 "STORAGE_QUOTA_EXCEEDED",
                 413,
-                "raise the limit that the message names; what was deleted still counts until it is removed",
+                "raise the limit that the message names, or delete something; in bytes that counts until it is removed (`delete --purge`)",
             ),
             Self::Forbidden(_) => {
                 ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")

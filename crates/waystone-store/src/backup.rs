@@ -19,38 +19,39 @@ pub(crate) fn database_in(backup: &Path) -> PathBuf {
     backup.join(DATABASE)
 }
 
-/// The folders of finished backups, newest first.
-pub(crate) fn list(directory: &DataDirectory) -> io::Result<Vec<PathBuf>> {
+/// The folders of finished backups that were made by themselves, newest first. One from the future was made by a clock that was wrong: it
+/// counts as the oldest. What a person put there is none of them.
+pub(crate) fn list(directory: &DataDirectory, now: Timestamp) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory.backups()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let mut backups: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    backups.retain(|path| database_in(path).is_file());
-    backups.sort();
-    backups.reverse();
+    backups.retain(|path| directory.is_backup(path) && database_in(path).is_file());
+    let day_ahead = directory.backup(Timestamp::from_ms(now.ms() + DAY_MS));
+    backups.sort_by(|a, b| (*a > day_ahead, b).cmp(&(*b > day_ahead, a)));
     Ok(backups)
 }
 
 /// Whether there is none that is younger than a day.
 pub(crate) fn is_due(directory: &DataDirectory, now: Timestamp) -> io::Result<bool> {
-    let Some(newest) = list(directory)?.into_iter().next() else { return Ok(true) };
-    let day_ago = directory.backup(Timestamp::from_ms(now.ms() - DAY_MS));
-    // One from the future was made by a clock that was wrong.
-    let day_ahead = directory.backup(Timestamp::from_ms(now.ms() + DAY_MS));
-    Ok(newest <= day_ago || newest > day_ahead)
+    let day = |ms: i64| directory.backup(Timestamp::from_ms(now.ms() + ms));
+    let is_recent = |newest: &PathBuf| *newest > day(-DAY_MS) && *newest <= day(DAY_MS);
+    Ok(!list(directory, now)?.first().is_some_and(is_recent))
 }
 
 /// An empty file in a folder of its own, which is filled and then takes its name.
 pub(crate) struct Unfinished {
     folder: PathBuf,
+    /// By which others know that someone is at it.
+    lock: Option<fs::File>,
 }
 
 impl Unfinished {
     /// Begins a copy in `folder`, which must hold nothing else.
     pub(crate) fn begin(folder: &Path) -> io::Result<Self> {
         create_private_dir(folder)?;
-        let unfinished = Self { folder: folder.to_owned() };
+        let mut unfinished = Self { folder: folder.to_owned(), lock: None };
         match fs::remove_file(unfinished.path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -58,7 +59,9 @@ impl Unfinished {
         if fs::read_dir(folder)?.next().is_some() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not empty"));
         }
-        create_private_file(&unfinished.path())?;
+        let file = create_private_file(&unfinished.path())?;
+        file.lock()?;
+        unfinished.lock = Some(file);
         Ok(unfinished)
     }
 
@@ -66,9 +69,14 @@ impl Unfinished {
         self.folder.join(UNFINISHED)
     }
 
-    /// Makes it durable and gives it its name.
+    /// Makes it durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        fs::File::open(self.path())?.sync_all()
+    }
+
+    /// Gives it its name.
     pub(crate) fn finish(self) -> io::Result<PathBuf> {
-        fs::File::open(self.path())?.sync_all()?;
+        self.sync()?;
         let database = database_in(&self.folder);
         fs::rename(self.path(), &database)?;
         sync_directory(&self.folder)?;
@@ -84,19 +92,18 @@ impl Unfinished {
 }
 
 /// Removes all but the newest, and what is left of those that broke off. Only for who has the turn to write files.
-pub(crate) fn rotate(directory: &DataDirectory) -> io::Result<()> {
-    let kept = list(directory)?;
+pub(crate) fn rotate(directory: &DataDirectory, now: Timestamp) -> io::Result<()> {
+    let kept = list(directory, now)?;
     for entry in fs::read_dir(directory.backups())? {
         let path = entry?.path();
-        if !kept.iter().take(KEPT).any(|backup| *backup == path) && is_ours(&path) {
+        let is_kept = kept.iter().take(KEPT).any(|backup| *backup == path);
+        if !is_kept && directory.is_backup(&path) && !is_being_made(&path) {
             fs::remove_dir_all(&path)?;
         }
     }
     sync_directory(&directory.backups())
 }
 
-/// Whether it is a folder that a backup made, and not what someone put there.
-fn is_ours(path: &Path) -> bool {
-    let names = fs::read_dir(path).map(|entries| entries.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
-    names.is_ok_and(|names| names.iter().all(|name| name == DATABASE || name == UNFINISHED))
+fn is_being_made(backup: &Path) -> bool {
+    fs::File::open(backup.join(UNFINISHED)).is_ok_and(|file| file.try_lock_shared().is_err())
 }

@@ -13,6 +13,9 @@ pub(crate) const DATABASE: &str = "waystone.db";
 /// The folder of mirror files.
 pub(crate) const CONTEXTS: &str = "contexts";
 
+/// Where it stands what was removed for good.
+pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
+
 /// A directory that is ours, private and local.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDirectory {
@@ -89,6 +92,14 @@ impl DataDirectory {
         self.backups().join(name_of(at))
     }
 
+    /// Whether a folder is named as such a copy is.
+    pub(crate) fn is_backup(&self, path: &Path) -> bool {
+        let form = name_of(Timestamp::from_ms(0));
+        let is_same = |(a, b): (char, char)| a == b || a.is_ascii_digit() && b.is_ascii_digit();
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.len() == form.len() && name.chars().zip(form.chars()).all(is_same))
+    }
+
     /// Room that is set aside for when there is none.
     pub(crate) fn reserve(&self) -> PathBuf {
         self.root.join("reserve")
@@ -96,7 +107,7 @@ impl DataDirectory {
 
     /// Where it stands what was removed for good.
     pub(crate) fn tombstones(&self) -> PathBuf {
-        self.contexts().join(".deleted")
+        self.root.join(TOMBSTONES)
     }
 
     /// Where damaged files are kept that were set aside at that time.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::background::{Background, Stop};
 use crate::lock::is_taken;
 use crate::platform::open_private_file;
-use crate::sqlite::Upkeep;
+use crate::sqlite::{Copying, Upkeep};
 
 const ROUND: Duration = Duration::from_secs(1);
 /// How long the end of a process may be put off by what is not mirrored yet.
@@ -44,17 +44,17 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             warn("tokens could not be counted", upkeep.count_tokens(is_over));
         }
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
-        warn("no room could be made in a store that is nearly full", upkeep.relieve());
+        let is_told = || stop.is_told();
+        warn("no room could be made in a store that is nearly full", upkeep.relieve(&is_told));
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
-            && warn("what was deleted could not be removed", upkeep.purge())
         {
-            warn("no room could be set aside", upkeep.keep_reserve());
-            match upkeep.begin_backup() {
-                Ok(begun) => backup = begun.or(backup),
-                Err(error) => tracing::warn!(%error, "no backup could be begun; it is tried again"),
-            }
             expired_at = Some(Instant::now());
+            warn("what was deleted could not be removed", upkeep.purge(&is_told));
+            warn("no room could be set aside", upkeep.keep_reserve());
+            if backup.as_ref().is_none_or(Copying::is_finished) {
+                backup = begin_backup(&mut upkeep);
+            }
         }
     }
     drop(backup);
@@ -64,6 +64,13 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         warn("mirror files could not be written", upkeep.mirror(is_over));
         warn("what is searched could not be brought up to date", upkeep.index(true, is_over));
     }
+}
+
+fn begin_backup(upkeep: &mut Upkeep) -> Option<Copying> {
+    upkeep.begin_backup().unwrap_or_else(|error| {
+        tracing::warn!(%error, "no backup could be begun; it is tried again");
+        None
+    })
 }
 
 fn take(lock: &File) -> bool {

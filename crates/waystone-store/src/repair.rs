@@ -15,7 +15,7 @@ use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
 use crate::platform::{create_private_dir, sync_directory};
-use crate::sqlite::{Base, import_files, why_unusable, why_unusable_copy};
+use crate::sqlite::{Base, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -77,9 +77,15 @@ pub fn restore_from(
     let base = Base::Backup(&source);
     let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
     end(&directory, &fresh).map_err(unusable)?;
+    // Should it die now, the old database is to know that its files are gone.
+    let _ = forget_files(&directory);
     // Files first: with them beside it, a repair would take in what came after the backup.
     set_files_aside(&directory, now).map_err(unusable)?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
+    // Otherwise a repair would begin with a copy of what was given up.
+    if let Err(error) = copy_whole(&directory, now) {
+        tracing::warn!(%error, "what was restored could not be copied");
+    }
     Ok(Repaired { backup: Some(source), set_aside, findings, ..Repaired::default() })
 }
 
@@ -105,7 +111,7 @@ fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> 
 /// Begins with the newest backup that is whole. Returns which one that is.
 fn take_backup(directory: &DataDirectory, fresh: &DataDirectory, at: Timestamp) -> Result<Option<PathBuf>, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.backups(), error };
-    for path in backup::list(directory).map_err(unusable)? {
+    for path in backup::list(directory, at).map_err(unusable)? {
         let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), at)? else {
             return Ok(Some(path));
         };

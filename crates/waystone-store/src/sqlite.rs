@@ -63,6 +63,7 @@ use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::platform::free_bytes;
+pub(crate) use backup::{Copying, copy_whole};
 use connection::open_reader;
 pub(crate) use damage::{why_unusable, why_unusable_copy};
 use doctor::{Diagnosis, Walk};
@@ -71,7 +72,7 @@ use event::EventWatch;
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
-pub(crate) use rebuild::{Base, import_files};
+pub(crate) use rebuild::{Base, forget_files, import_files};
 use search::Corpora;
 use stats::Measures;
 use writer::Writer;
@@ -178,7 +179,7 @@ impl Sqlite {
         match first {
             Err(Error::StorageUnavailable { reason: Unavailable::Full, .. }) => {
                 let freed = self.keep_house(move |upkeep| upkeep.free_disk(needed)).await;
-                if freed.is_ok() && has_room() { self.writer.write(work).await } else { first }
+                if freed.is_ok() { self.writer.write(work).await } else { first }
             }
             done => done,
         }

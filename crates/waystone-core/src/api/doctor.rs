@@ -40,14 +40,20 @@ pub enum FindingKind {
     Orphan,
     /// A checkpoint or session came back from a file.
     Restored,
+    /// What was removed for good was in a copy, and does not come back.
+    HeldBack,
 }
 
 impl Checkup {
     /// Adds findings, and judges all of them.
     pub fn with(mut self, findings: Vec<Finding>) -> Self {
         self.findings.extend(findings);
-        let is_healed =
-            |kind| matches!(kind, FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored);
+        let is_healed = |kind| {
+            matches!(
+                kind,
+                FindingKind::RowHealed | FindingKind::MirrorHealed | FindingKind::Restored | FindingKind::HeldBack
+            )
+        };
         self.sound = self.findings.iter().all(|finding| is_healed(finding.kind));
         self
     }

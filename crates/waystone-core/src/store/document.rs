@@ -27,6 +27,8 @@ pub struct ImportedSession {
     pub deleted: Vec<CheckpointId>,
     /// The session was here, and is not all that the document says of it.
     pub differs: bool,
+    /// What was its newest before, if something newer came.
+    pub newest_before: Option<CheckpointId>,
 }
 
 /// A project to be taken in.

@@ -179,7 +179,8 @@ async fn what_was_removed_is_removed_from_backups_too_and_none_brings_it_back() 
     };
     assert!(holds(outside.path()) && !holds(&inside));
     h.close_mirrored().await;
-    restore_from(&h, outside.path()).unwrap();
+    let told = restore_from(&h, outside.path()).unwrap().findings;
+    assert_eq!(told.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::HeldBack]);
     h.restart_mirrored().await;
     assert_eq!(h.try_load(json!({ "checkpointId": gone })).await.unwrap_err().code(), "CHECKPOINT_NOT_FOUND");
     assert_eq!(h.list(json!({})).await.len(), 1);
@@ -237,5 +238,41 @@ async fn doctor_finds_what_does_not_follow_and_makes_it_anew_where_it_can() {
     h.repair();
     h.restart().await;
     assert_eq!(h.findings().await, [], "another chain begins after it");
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_an_old_backup_has_does_not_go_because_of_its_age() {
+    let mut h = Harness::new();
+    h.save("s", json!({ "n": 1 })).await;
+    h.save("deleted", json!({ "n": 1 })).await;
+    h.engine.delete_session(&h.scope, &"deleted".parse().unwrap(), Deletion::default()).await.unwrap();
+    let backup = back_up(&h).await;
+    h.close_mirrored().await;
+    h.clock.advance_ms(60 * 24 * 60 * 60 * 1000);
+    restore_from(&h, &backup).unwrap();
+    for _ in 0..3 {
+        h.restart().await;
+        h.engine.clean_up(&h.scope, serde_json::from_value(json!({})).unwrap(), |_, _| {}).await.unwrap();
+    }
+    assert_eq!(h.list(json!({})).await.len(), 1);
+    h.engine.restore_session(&h.scope, &"deleted".parse().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repair_after_a_restore_begins_with_what_was_restored() {
+    let mut h = Harness::new();
+    h.save("s", json!({ "n": 0 })).await;
+    let old = back_up(&h).await;
+    h.save("given-up", json!({ "n": 1 })).await;
+    back_up(&h).await;
+    h.close_mirrored().await;
+    restore_from(&h, &old).unwrap();
+    h.restart_mirrored().await;
+    h.engine.close().await;
+    lose_database(&h);
+    h.repair();
+    h.restart_mirrored().await;
+    assert_eq!(h.list(json!({ "limit": 100 })).await.len(), 1);
     h.check_invariants().await;
 }

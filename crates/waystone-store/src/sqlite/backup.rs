@@ -57,6 +57,8 @@ impl Copy {
         };
         let unfinished = Unfinished::begin(&folder).map_err(failed)?;
         let done = self.fill(&unfinished.path()).and_then(|(sessions, checkpoints)| {
+            // What takes long comes before others wait.
+            unfinished.sync().map_err(failed)?;
             let turn = take_turn(&self.directory)?;
             let removed = tombstone::read_all(&self.directory).map_err(failed)?;
             remove_from(&unfinished.path(), &removed)?;
@@ -71,7 +73,7 @@ impl Copy {
         };
         let database = unfinished.finish().map_err(failed)?;
         if self.to.is_none() {
-            rotate(&self.directory).map_err(failed)?;
+            rotate(&self.directory, self.at).map_err(failed)?;
         }
         let size_bytes = database.metadata().map_or(0, |metadata| metadata.len());
         Ok(BackedUp { path: folder.display().to_string(), size_bytes, sessions, checkpoints, warnings: Vec::new() })
@@ -92,6 +94,11 @@ impl Copy {
     }
 }
 
+/// Copies all that there is, for who has the directory alone.
+pub(crate) fn copy_whole(directory: &DataDirectory, at: Timestamp) -> Result<BackedUp, Error> {
+    Ok(Copy::new(directory, None, at)?.make()?)
+}
+
 /// Removes checkpoints from a copy that no one else has open.
 fn remove_from(path: &Path, removed: &Removed) -> DbResult<()> {
     if removed.is_empty() {
@@ -105,11 +112,10 @@ fn remove_from(path: &Path, removed: &Removed) -> DbResult<()> {
 }
 
 /// Removes checkpoints from every backup in the data directory. Only for who has the turn to write files.
-pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed) -> DbResult<()> {
-    for backup in list(directory).map_err(|error| file_error(&directory.backups(), &error))? {
+pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed, now: Timestamp) -> DbResult<()> {
+    for backup in list(directory, now).map_err(|error| file_error(&directory.backups(), &error))? {
         if let Err(error) = remove_from(&database_in(&backup), removed) {
-            // One that cannot be read brings nothing back either.
-            tracing::warn!(%error, backup = %backup.display(), "a backup is not what it was; nothing was removed from it");
+            tracing::warn!(%error, backup = %backup.display(), "nothing could be removed from a backup; it is tried again");
         }
     }
     Ok(())

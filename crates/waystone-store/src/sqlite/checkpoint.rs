@@ -111,6 +111,13 @@ pub(crate) fn restore(db: &Connection, scope: &Scope, id: &CheckpointId, at: Tim
     Ok(Checkpoint { archived: false, ..checkpoint })
 }
 
+/// From when on something is archived: the newest time that was believed, if the clock was set back since. Otherwise its grace would be
+/// over as soon as the clock is right again.
+pub(super) fn archived_at(db: &Connection, at: Timestamp) -> DbResult<i64> {
+    let seen: Option<i64> = db.prepare_cached("SELECT max(seen_at_ms) FROM clock")?.query_row([], |row| row.get(0))?;
+    Ok(at.ms().max(seen.unwrap_or(i64::MIN)))
+}
+
 /// The file of a checkpoint's group is to follow.
 fn mark_group_changed(db: &Connection, key: i64, seq: i64) -> DbResult<()> {
     db.prepare_cached(
@@ -124,7 +131,7 @@ pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, 
     db.prepare_cached(
         "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = ?4 WHERE key = ?1",
     )?
-    .execute(params![key, at.ms(), seq, why])?;
+    .execute(params![key, archived_at(db, at)?, seq, why])?;
     mark_group_changed(db, key, seq)
 }
 
@@ -173,7 +180,7 @@ pub(crate) fn parse_metadata(text: &str) -> Result<Metadata, String> {
     }
 }
 
-fn find_by_key(db: &Connection, key: i64) -> DbResult<Checkpoint> {
+pub(super) fn find_by_key(db: &Connection, key: i64) -> DbResult<Checkpoint> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE c.key = ?1"))?;
     let mut rows = statement.query(params![key])?;
     read(rows.next()?.ok_or_else(|| unreadable("a checkpoint", "its row is missing"))?)
@@ -184,7 +191,15 @@ pub(crate) fn find_with_text(db: &Connection, key: i64) -> DbResult<(Checkpoint,
     Ok((find_by_key(db, key)?, unpack(&find_chain(db, key, None)?, &[]).ok()))
 }
 
-pub(crate) fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<Checkpoint>> {
+/// The id of a checkpoint, and its text if its bytes are whole. Asks for nothing that a copy of an older format does not have.
+pub(crate) fn find_text(db: &Connection, key: i64) -> DbResult<(CheckpointId, Option<Vec<u8>>)> {
+    let id: String =
+        db.prepare_cached("SELECT id FROM checkpoint WHERE key = ?1")?.query_row(params![key], |row| row.get(0))?;
+    let id = id.parse().map_err(|error| unreadable("an id", error))?;
+    Ok((id, unpack(&find_chain(db, key, None)?, &[]).ok()))
+}
+
+pub(super) fn find_by_id(db: &Connection, scope: &Scope, id: &CheckpointId) -> DbResult<Option<Checkpoint>> {
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE c.space = ?1 AND c.id = ?2"))?;
     let mut rows = statement.query(params![scope.space, id.as_str()])?;
     rows.next()?.map(read).transpose()

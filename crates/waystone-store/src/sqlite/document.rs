@@ -2,6 +2,8 @@
 
 mod project;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -15,7 +17,7 @@ use waystone_core::store::{
 use waystone_core::{Error, Result};
 
 use super::Sqlite;
-use super::checkpoint::{Links, check_quota, find_base, find_by_id, find_key_in, find_open_group, insert};
+use super::checkpoint::{Links, check_quota, find_base, find_by_id, find_by_key, find_key_in, find_open_group, insert};
 use super::error::DbResult;
 use super::log::{append_and_publish, handle};
 use super::segment::IDS_TOLD_MAX;
@@ -24,18 +26,23 @@ use super::session::{self, SessionRow};
 #[async_trait]
 impl DocumentStore for Sqlite {
     async fn import_session(&self, scope: &Scope, new: NewSession) -> Result<ImportedSession> {
-        let scope = scope.clone();
-        let session = new.session.id.clone();
-        let ids = new.checkpoints.iter().map(|checkpoint| checkpoint.id.as_str().to_owned()).collect();
-        let imported = self.writer.write(move |db| import(db, &scope, &new)).await?;
-        // What comes back by an import was removed before, and is not any more.
+        let (scope, session) = (scope.clone(), new.session.id.clone());
+        let ids: Vec<String> = new.checkpoints.iter().map(|checkpoint| checkpoint.id.as_str().to_owned()).collect();
+        let bytes =
+            new.checkpoints.iter().filter_map(|new| new.packed.as_ref()).map(|packed| packed.bytes.len() as u64).sum();
+        let new = Arc::new(new);
+        let imported = self.write_with_room(bytes, move |db| import(db, &scope, &new)).await?;
+        // What comes back by an import was removed before, and is not any more. If it dies before this, the same import does it.
+        let _turn = self.take_turn().await?;
         self.take_tombstones_away(session, ids).await?;
         Ok(imported)
     }
 
     async fn import_project(&self, scope: &Scope, new: NewProject) -> Result<ImportedProject> {
         let scope = scope.clone();
-        self.writer.write(move |db| project::import(db, &scope, &new)).await
+        let bytes = new.segments.iter().flat_map(|(new, ..)| &new.segments).map(|new| new.text.len() as u64).sum();
+        let new = Arc::new(new);
+        self.write_with_room(bytes, move |db| project::import(db, &scope, &new)).await
     }
 
     async fn export_tasks(&self, scope: &Scope, project: &ProjectId) -> Result<Vec<TaskRecord>> {
@@ -87,6 +94,8 @@ fn import(db: &Connection, scope: &Scope, new: &NewSession) -> DbResult<Imported
     };
     let Some(first) = missing.first() else { return Ok(done) };
     done.added = missing.len() as u64;
+    let head = found.as_ref().and_then(|session| session.head);
+    done.newest_before = head.map(|key| find_by_key(db, key)).transpose()?.map(|newest| newest.checkpoint_id);
     let session = found.map_or_else(|| add_session(db, scope, new, first), Ok)?;
     check_room(db, scope, &session, &missing)?;
     let ids: Vec<&str> = missing.iter().take(IDS_TOLD_MAX).map(|checkpoint| checkpoint.id.as_str()).collect();

@@ -41,7 +41,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 /// How many files are written before that is recorded.
 const MIRROR_PAGE: usize = 64;
 /// How long housekeeping waits, for its turn to write and for readers. It has time: the next round comes in a second.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+pub(super) const WAIT_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Upkeep {
     pub(crate) directory: DataDirectory,
@@ -124,15 +124,15 @@ impl Upkeep {
 
     /// Removes what was deleted so long ago that it cannot be restored any more, and deletes what no one has used for long, if the time can be
     /// believed.
-    pub(crate) fn purge(&mut self) -> DbResult<()> {
+    pub(crate) fn purge(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         if !self.is_time_believed()? {
             return Ok(());
         }
         let now = self.clock.now();
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
-        while self.in_turn(|db| segment::purge(db, before, EXPIRE_ROWS, now))? == Some(EXPIRE_ROWS) {}
-        self.remove_expired(before, now)?;
-        self.retire(now)
+        while !is_over() && self.in_turn(|db| segment::purge(db, before, EXPIRE_ROWS, now))? == Some(EXPIRE_ROWS) {}
+        self.remove_expired(before, is_over)?;
+        self.retire(now, is_over)
     }
 
     /// One transaction, in its turn.

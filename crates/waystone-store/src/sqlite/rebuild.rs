@@ -22,7 +22,7 @@ use super::maintenance::checkpoint;
 use super::migration::{has_room, make};
 use super::retention::remove_again;
 use crate::OpenError;
-use crate::directory::{CONTEXTS, DATABASE, DataDirectory};
+use crate::directory::{CONTEXTS, DATABASE, DataDirectory, TOMBSTONES};
 use crate::mirror::tombstone::{self, Removed};
 use crate::mirror::{Columns, Group, list_files, read_file, remove};
 
@@ -115,13 +115,18 @@ impl Import<'_> {
         let highest = self.seqs.keys().max().copied().unwrap_or(0);
         self.db.execute("UPDATE space SET row_seq = max(row_seq, ?1)", params![highest])?;
         match base {
-            Base::Backup(_) => drop(self.db.execute("UPDATE checkpoint_group SET mirrored_seq = 0", [])?),
+            Base::Backup(_) => begin_anew(self.db, at)?,
             Base::Itself | Base::Damaged { .. } => self.add_all(directory, &sources, progress)?,
         }
         if let Base::Damaged { database, .. } = base {
             self.salvage(database);
         }
-        remove_again(self.db, &self.removed)?;
+        let held_back = remove_again(self.db, &self.removed)?;
+        if held_back > 0 {
+            let message = format!("{held_back} checkpoints that were removed for good stay removed");
+            let subject = TOMBSTONES.to_owned();
+            self.findings.push(Finding { kind: FindingKind::HeldBack, subject, message });
+        }
         recount(self.db)?;
         recount_usage(self.db)?;
         let known = self.highest_known(directory, base);
@@ -239,6 +244,25 @@ fn is_anothers(db: &Connection, seq: i64, id: &str) -> DbResult<bool> {
 
 fn seqs(group: &Group) -> impl Iterator<Item = i64> {
     group.checkpoints.iter().filter_map(|saved| saved.columns.seq())
+}
+
+/// What is restored has no files yet, and its time begins now: nothing goes because its backup is old.
+fn begin_anew(db: &Connection, at: Timestamp) -> DbResult<()> {
+    db.execute("UPDATE checkpoint_group SET mirrored_seq = 0", [])?;
+    for sql in [
+        "UPDATE session SET last_accessed_at_ms = max(last_accessed_at_ms, ?1)",
+        "UPDATE session SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
+        "UPDATE checkpoint SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
+        "UPDATE segment SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
+    ] {
+        db.execute(sql, params![at.ms()])?;
+    }
+    Ok(())
+}
+
+/// Every file of a database is to be written again.
+pub(crate) fn forget_files(directory: &DataDirectory) -> rusqlite::Result<()> {
+    open_writer(&directory.database())?.execute_batch("UPDATE checkpoint_group SET mirrored_seq = 0")
 }
 
 /// A number beyond this is a damaged one.

@@ -23,8 +23,11 @@ use super::maintenance::Upkeep;
 use super::mirror;
 use crate::mirror::tombstone::{self, Removed};
 use remove::overwriting;
-pub(crate) use remove::{recount_session, remove_rows};
+pub(crate) use remove::{forget_words, recount_session, remove_rows};
 
+/// So much is removed at once, the newest first: what is overwritten goes through the log, others wait meanwhile, and on a full disk there
+/// is no more room for it than was set aside.
+const SLICE_BYTES: u64 = 2 * 1024 * 1024;
 /// As many removed checkpoints are named in an operation.
 const IDS_TOLD_MAX: usize = 100;
 
@@ -67,30 +70,43 @@ pub(crate) fn find_doomed(db: &Connection, archived: Archived<'_>) -> DbResult<O
 }
 
 /// One without checkpoints goes with its files, which are dirty, as soon as those are looked at.
+const IS_REMOVABLE: &str = "archived_at_ms IS NOT NULL
+    AND (EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key)
+         OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE session = s.key))";
+
 fn find_session(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
-    let sql = format!(
-        "SELECT key, id, space FROM session AS s WHERE {condition} AND archived_at_ms IS NOT NULL
-             AND (EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key)
-                  OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE session = s.key))"
-    );
+    let sql = format!("SELECT key, id, space FROM session AS s WHERE {condition} AND {IS_REMOVABLE}");
     let found: Option<(i64, String, i64)> =
         db.prepare_cached(&sql)?.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((session, session_id, space)) = found else { return Ok(None) };
-    let mut statement = db.prepare_cached("SELECT id FROM checkpoint WHERE session = ?1")?;
-    let ids = statement.query_map(params![session], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Ok(Some(Doomed { space, session, session_id, is_session: true, ids }))
+    let mut statement =
+        db.prepare_cached("SELECT id, size_bytes FROM checkpoint WHERE session = ?1 ORDER BY seq DESC")?;
+    let mut rows = statement.query(params![session])?;
+    let mut doomed = Doomed { space, session, session_id, is_session: true, ids: Vec::new() };
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        if bytes > SLICE_BYTES {
+            doomed.is_session = false;
+            break;
+        }
+        bytes += row.get::<_, u64>(1)?;
+        doomed.ids.push(row.get(0)?);
+    }
+    Ok(Some(doomed))
 }
 
 /// Those of the first session found that has some.
 fn find_checkpoints(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
     let sql = format!(
-        "SELECT s.key, s.id, c.id, s.space FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE {condition}"
+        "SELECT s.key, s.id, c.id, s.space, c.size_bytes FROM checkpoint AS c JOIN session AS s ON s.key = c.session
+         WHERE {condition} ORDER BY c.session, c.seq DESC"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(parameters)?;
-    let mut doomed: Option<Doomed> = None;
-    while let Some(row) = rows.next()? {
+    let (mut doomed, mut bytes): (Option<Doomed>, u64) = (None, 0);
+    while let Some(row) = rows.next()?.filter(|_| bytes <= SLICE_BYTES) {
         let (session, id): (i64, String) = (row.get(0)?, row.get(2)?);
+        bytes += row.get::<_, u64>(4)?;
         let found = doomed.get_or_insert_with(Doomed::default);
         if found.ids.is_empty() {
             (found.session, found.session_id, found.space) = (session, row.get(1)?, row.get(3)?);
@@ -104,8 +120,10 @@ fn find_checkpoints(db: &Connection, condition: &str, parameters: &[&dyn rusqlit
 
 /// Whole sessions, checkpoints that someone deleted, and groups of which all were archived: what was only pruned goes with its group.
 fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
-    let oldest = "key = (SELECT key FROM session WHERE archived_at_ms < ?1 ORDER BY archived_at_ms LIMIT 1)";
-    if let Some(session) = find_session(db, oldest, params![before.ms()])? {
+    let oldest = format!(
+        "key = (SELECT key FROM session AS s WHERE archived_at_ms < ?1 AND {IS_REMOVABLE} ORDER BY archived_at_ms LIMIT 1)"
+    );
+    if let Some(session) = find_session(db, &oldest, params![before.ms()])? {
         return Ok(Some(session));
     }
     let deleted = "c.archived_why = 'deleted' AND c.archived_at_ms < ?1 AND c.session =
@@ -141,8 +159,7 @@ fn remove_doomed(
         "SELECT key, id, group_key FROM checkpoint WHERE session = ?1 AND (archived_at_ms IS NOT NULL OR ?2)
              AND id IN (SELECT value FROM json_each(?3))",
     )?;
-    let mut rows =
-        statement.query(params![doomed.session, is_archived && doomed.is_session, json!(doomed.ids).to_string()])?;
+    let mut rows = statement.query(params![doomed.session, is_archived, json!(doomed.ids).to_string()])?;
     let (mut keys, mut ids, mut groups) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
     while let Some(row) = rows.next()? {
         keys.insert(row.get(0)?);
@@ -152,6 +169,7 @@ fn remove_doomed(
     if keys.is_empty() && !doomed.is_session {
         return Ok(Vec::new());
     }
+    groups.extend(groups_of_children(db, &keys)?);
     remove_rows(db, doomed.session, &keys)?;
     let kind = if doomed.is_session { "session.purged" } else { "checkpoint.purged" };
     let told = &ids[..ids.len().min(IDS_TOLD_MAX)];
@@ -171,6 +189,19 @@ fn remove_doomed(
             .execute(params![group, seq])?;
     }
     Ok(groups.into_iter().collect())
+}
+
+/// The groups of what continues these: their files say what it continued, and it is gone.
+fn groups_of_children(db: &Connection, keys: &BTreeSet<i64>) -> DbResult<BTreeSet<i64>> {
+    let mut statement =
+        db.prepare_cached("SELECT group_key FROM checkpoint WHERE parent = ?1 AND group_key IS NOT NULL")?;
+    let mut groups = BTreeSet::new();
+    for key in keys {
+        for group in statement.query_map(params![key], |row| row.get::<_, i64>(0))? {
+            groups.insert(group?);
+        }
+    }
+    Ok(groups)
 }
 
 /// What was said of a session goes with it: in its row, which stays until its files are gone, and in the log, whose hashes hold without it.
@@ -211,8 +242,8 @@ fn erase_words(db: &Connection, space: i64, project: &str, session: &str) -> DbR
 }
 
 /// Removes what was removed from another database of the same data directory, with all that would tell of it: from a copy, or from one
-/// that was brought back.
-pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<()> {
+/// that was brought back. Returns how many checkpoints that were.
+pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<u64> {
     let mut doomed: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for id in removed {
         let found: Option<(i64, i64)> = db
@@ -223,7 +254,11 @@ pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<()> {
             doomed.entry(session).or_default().insert(key);
         }
     }
-    overwriting(db, || doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys)))
+    overwriting(db, || doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys)))?;
+    if !doomed.is_empty() {
+        forget_words(db)?;
+    }
+    Ok(doomed.values().map(|keys| keys.len() as u64).sum())
 }
 
 fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbResult<()> {
@@ -244,7 +279,8 @@ fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbRes
 }
 
 impl Upkeep {
-    /// Removes what is doomed from the database, its files and the backups. Returns how many checkpoints went; nothing if there was none.
+    /// Removes what is doomed, or the next part of it, from the database, its files and the backups. Returns how many checkpoints went;
+    /// nothing if there was none. Who brings something back waits for the same turn.
     pub(crate) fn remove(
         &mut self,
         scope: &Scope,
@@ -252,10 +288,10 @@ impl Upkeep {
         is_grace_cut: bool,
         at: Timestamp,
     ) -> DbResult<Option<u64>> {
-        let Some(doomed) = find_doomed(self.db()?, archived)? else { return Ok(None) };
         let directory = self.directory.clone();
-        let scope = Scope { space: doomed.space, ..scope.clone() };
         let turn = mirror::take_turn(&directory)?;
+        let Some(doomed) = find_doomed(self.db()?, archived)? else { return Ok(None) };
+        let scope = Scope { space: doomed.space, ..scope.clone() };
         tombstone::add(&directory, &doomed.session_id, doomed.ids.iter().map(String::as_str))
             .map_err(|error| file_error(&directory.tombstones(), &error))?;
         let groups = self.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)))?;
@@ -265,16 +301,27 @@ impl Upkeep {
             let snapshot = self.db()?.unchecked_transaction()?;
             mirrored.extend(mirror::write(&directory, &snapshot, group, at, &turn)?);
         }
-        self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
-        backup::remove_from_all(&directory, &doomed.ids.iter().cloned().collect())?;
+        let marked =
+            self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
+        marked.ok_or_else(super::error::busy)?;
+        backup::remove_from_all(&directory, &doomed.ids.iter().cloned().collect(), at)?;
         Ok(Some(doomed.count()))
     }
 
-    /// Removes all that was archived before that time.
-    pub(crate) fn remove_expired(&mut self, before: Timestamp, now: Timestamp) -> DbResult<()> {
-        let scope = Scope::local("maintenance");
-        while self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
-        Ok(())
+    /// Removes all that was archived before that time, until it `is_over`; and what a removal that broke off left in backups.
+    pub(crate) fn remove_expired(&mut self, before: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
+        let (scope, now) = (Scope::local("maintenance"), self.clock.now());
+        let mut is_any_removed = false;
+        while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {
+            is_any_removed = true;
+        }
+        if is_any_removed {
+            self.in_turn(forget_words)?;
+        }
+        let _turn = mirror::take_turn(&self.directory)?;
+        let removed =
+            tombstone::read_all(&self.directory).map_err(|error| file_error(&self.directory.tombstones(), &error))?;
+        backup::remove_from_all(&self.directory, &removed, now)
     }
 }
 

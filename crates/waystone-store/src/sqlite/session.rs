@@ -8,6 +8,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::SessionId;
 use waystone_core::store::{NewCheckpoint, Scope};
 
+use super::checkpoint::archived_at;
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
@@ -196,7 +197,7 @@ pub(crate) fn archive(
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
     db.prepare_cached("UPDATE session SET archived_at_ms = ?3, archived_seq = ?4 WHERE space = ?1 AND id = ?2")?
-        .execute(params![scope.space, id.as_str(), at.ms(), seq])?;
+        .execute(params![scope.space, id.as_str(), archived_at(db, at)?, seq])?;
     db.prepare_cached(
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?
@@ -205,18 +206,20 @@ pub(crate) fn archive(
     Ok((session, group))
 }
 
-/// Lets a deleted session be listed again, with the checkpoints that it had. Returns it with the ids of all that is there again.
-pub(crate) fn restore(
-    db: &Connection,
-    scope: &Scope,
-    id: &SessionId,
-    at: Timestamp,
-) -> DbResult<(Session, Vec<String>)> {
+/// The ids of all checkpoints of a session.
+pub(crate) fn list_ids(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<Vec<String>> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.id FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE s.space = ?1 AND s.id = ?2",
+    )?;
+    let ids = statement.query_map(params![scope.space, id.as_str()], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}
+
+/// Lets a deleted session be listed again, with the checkpoints that it had. One that is being removed has none.
+pub(crate) fn restore(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<Session> {
     let row = find_row(db, scope, id)?.filter(|row| row.is_archived);
     let row = row.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
-    let mut statement = db.prepare_cached("SELECT id FROM checkpoint WHERE session = ?1")?;
-    let ids: Vec<String> = statement.query_map(params![row.key], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    if ids.is_empty() {
+    if !db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![row.key])? {
         return Err(Error::SessionNotFound(id.clone()).into());
     }
     db.prepare_cached("UPDATE session SET archived_at_ms = NULL, archived_seq = NULL WHERE key = ?1")?
@@ -230,7 +233,7 @@ pub(crate) fn restore(
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.restored", at, payload))?;
     mark_all_changed(db, scope, id, seq)?;
-    Ok((session, ids))
+    Ok(session)
 }
 
 pub(crate) fn operation<'a>(session: &'a Session, kind: &'a str, at: Timestamp, payload: Value) -> Operation<'a> {

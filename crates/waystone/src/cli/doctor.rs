@@ -32,8 +32,15 @@ pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<
     if let Some(damage) = repaired.damage {
         notes.push(format!("the database was rebuilt from its files: {damage}"));
     }
-    if let Some(backup) = repaired.backup {
-        notes.push(format!("it began with the backup in {}", backup.display()));
+    match repaired.backup {
+        Some(backup) => notes.push(format!(
+            "it began with the backup in {}; segments, tasks and the log are as they were then",
+            backup.display()
+        )),
+        None if !notes.is_empty() => {
+            notes.push("there was no good backup, and segments and tasks have no other copy: they are gone".to_owned());
+        }
+        None => {}
     }
     if let Some(folder) = repaired.set_aside {
         notes.push(format!("the damaged one is in {}", folder.display()));
@@ -87,6 +94,7 @@ fn word(kind: FindingKind) -> &'static str {
     match kind {
         FindingKind::RowHealed | FindingKind::MirrorHealed => "healed",
         FindingKind::Restored => "restored",
+        FindingKind::HeldBack => "held back",
         FindingKind::Lost => "lost",
         FindingKind::Unhealed => "damaged",
         FindingKind::Orphan => "orphan",

@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: CleanUpArguments, engine: &Engine, scope: &Sc
 
 fn show(cleaned: &CleanedUp) -> String {
     if cleaned.cleaned.is_empty() {
-        return "Nothing is old enough to be deleted.\n".to_owned();
+        return "Nothing is to be deleted: what is left is recent, the newest of its session, named, tagged or a branch.\n".to_owned();
     }
     let header = ["SESSION", "NAME", "WHAT", "CHECKPOINTS", "SIZE", "LAST USED"];
     let rows = cleaned.cleaned.iter().map(|of| {
@@ -64,7 +64,7 @@ fn show(cleaned: &CleanedUp) -> String {
     let after = match cleaned.dry_run {
         true => String::new(),
         false => format!(
-            "\nkept until {until}: `waystone session restore` and `waystone checkpoint restore` bring them back"
+            "\n`waystone session restore` and `waystone checkpoint restore` bring them back, until {until} at least"
         ),
     };
     format!("{}\n{sessions} and {checkpoints} {done} ({size}){after}\n", table(&header, rows).trim_end())

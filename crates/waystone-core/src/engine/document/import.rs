@@ -167,10 +167,15 @@ impl Engine {
         if taken.new.checkpoints.is_empty() {
             return Err(Error::InvalidInput(format!("session `{session}` has no checkpoints in the document")));
         }
-        let ImportedSession { added, known, deleted, differs } = self.store.import_session(scope, taken.new).await?;
+        let ImportedSession { added, known, deleted, differs, newest_before } =
+            self.store.import_session(scope, taken.new).await?;
         let mut warnings = self.warnings();
         warnings.extend(
             differs.then(|| format!("session `{session}` was here; its name, tags, marks and rules stay as they are")),
+        );
+        warnings.extend(
+            newest_before
+                .map(|before| format!("its newest checkpoint is an imported one now; before it was `{before}`")),
         );
         warnings.extend(deleted.first().map(|first| {
             format!("{} of its checkpoints are deleted here and stay so, such as `{first}`", deleted.len())

@@ -13,8 +13,9 @@ use waystone_core::store::Scope;
 
 use super::{Archived, clean};
 use crate::platform::{create_private_file, disk_bytes, free_bytes};
+use crate::sqlite::connection::BUSY_MAX;
 use crate::sqlite::error::{DbResult, unreadable};
-use crate::sqlite::maintenance::{Upkeep, checkpoint};
+use crate::sqlite::maintenance::{Upkeep, WAIT_MAX, checkpoint};
 use crate::sqlite::{segment, session};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -26,11 +27,14 @@ const RESERVE_PART: u64 = 100;
 
 impl Upkeep {
     /// Deletes sessions that no one has used for so long. Their files follow.
-    pub(crate) fn retire(&mut self, now: Timestamp) -> DbResult<()> {
+    pub(crate) fn retire(&mut self, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         let idle_since = self.limits.idle_since(now);
         let selection = Selection { older_than: None, keep_last: None, idle_since, session: None };
         let scope = Scope::local("maintenance");
         for found in clean::list_removable(self.db()?, &scope, &selection)? {
+            if is_over() {
+                break;
+            }
             let id = found.session_id;
             if self.in_turn(|db| clean::clean_session(db, &scope, &id, &selection, now))?.flatten().is_some() {
                 tracing::info!(session = %id, "a session that was not used for long is deleted; it can be restored");
@@ -40,7 +44,7 @@ impl Upkeep {
     }
 
     /// Removes what was deleted, oldest first, and then sessions that were not used for longest, when the store is nearly full.
-    pub(crate) fn relieve(&mut self) -> DbResult<()> {
+    pub(crate) fn relieve(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         let percent =
             |percent: u64, max: u64| u64::try_from(u128::from(max) * u128::from(percent) / 100).unwrap_or(max);
         let (used, max) = (self.used()?, self.limits.total_bytes_max);
@@ -49,8 +53,17 @@ impl Upkeep {
             return Ok(());
         }
         let (target, now) = (percent(Limits::RELIEVED_TO_PERCENT, max), self.clock.now());
-        while self.used()? > target && self.remove_archived(now)? {}
-        while self.used()? > target && self.is_time_believed()? && self.remove_idle(now)? {}
+        while !is_over() && self.used()? > target && self.remove_archived(now)? {}
+        // What is used is not taken when that would not suffice: segments and contexts of views count too, and stay.
+        let idle: u64 = self.db()?.query_row(
+            "SELECT coalesce(sum(size_bytes), 0) FROM session WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1",
+            params![now.ms() - HOUR_MS],
+            |row| row.get(0),
+        )?;
+        if self.used()?.saturating_sub(idle) > target || !self.is_time_believed()? {
+            return Ok(());
+        }
+        while !is_over() && self.used()? > target && self.remove_idle(now)? {}
         Ok(())
     }
 
@@ -103,7 +116,7 @@ impl Upkeep {
         if is_archived != Some(true) {
             return Ok(is_archived.is_some());
         }
-        self.remove(&scope, Archived::Session(&scope, &id), true, now)?;
+        while self.remove(&scope, Archived::Session(&scope, &id), true, now)?.is_some() {}
         tracing::warn!(session = id, "a session that was not used for longest is removed, to make room");
         Ok(true)
     }
@@ -122,12 +135,23 @@ impl Upkeep {
     }
 
     fn free(&mut self, needed: u64) -> DbResult<()> {
-        self.locked(|db| checkpoint(db, "TRUNCATE"))?;
+        self.fold_log()?;
         self.expire()?;
         let now = self.clock.now();
         while self.free_bytes()? < needed && self.remove_archived(now)? {
-            self.locked(|db| checkpoint(db, "TRUNCATE"))?;
+            self.fold_log()?;
         }
+        Ok(())
+    }
+
+    /// Gives the room of the log back. Readers that hold it are not waited for as long as a writer may wait.
+    fn fold_log(&mut self) -> DbResult<()> {
+        self.locked(|db| {
+            db.busy_timeout(WAIT_MAX)?;
+            let folded = checkpoint(db, "TRUNCATE");
+            db.busy_timeout(BUSY_MAX)?;
+            folded
+        })?;
         Ok(())
     }
 

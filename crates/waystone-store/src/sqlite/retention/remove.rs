@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{Base, pack, pack_delta};
 
-use crate::sqlite::checkpoint::find_with_text;
+use crate::sqlite::checkpoint::find_text;
 use crate::sqlite::error::{DbResult, unreadable};
 
 /// Removes checkpoints of one session by their keys. The session's counts follow, its operations are the caller's.
@@ -51,14 +51,14 @@ fn find_dependents(db: &Connection, session: i64, doomed: &BTreeSet<i64>) -> DbR
 
 /// Packs a checkpoint as a delta against another one, or alone. One whose text is lost stays as it is, without a base: its mirror may have it.
 fn rebase(db: &Connection, key: i64, base: Option<i64>) -> DbResult<()> {
-    let Some(text) = find_with_text(db, key)?.1 else {
+    let Some(text) = find_text(db, key)?.1 else {
         db.prepare_cached("UPDATE checkpoint SET base = NULL WHERE key = ?1")?.execute(params![key])?;
         return Ok(());
     };
     let known = match base {
         Some(base) => {
-            let (checkpoint, text) = find_with_text(db, base)?;
-            text.map(|text| (base, checkpoint.checkpoint_id, text))
+            let (id, text) = find_text(db, base)?;
+            text.map(|text| (base, id, text))
         }
         None => None,
     };
@@ -95,6 +95,17 @@ fn forget_index(db: &Connection, session: i64, doomed: &BTreeSet<i64>) -> DbResu
             "INSERT INTO checkpoint_index (session, indexed_at_ms, stale, pieces) VALUES (?1, 0, 1, x'')",
         )?
         .execute(params![session])?;
+    }
+    Ok(())
+}
+
+/// Writes the indexes of words anew. FTS5 only marks what is deleted, and the words of it stay until then.
+pub(crate) fn forget_words(db: &Connection) -> DbResult<()> {
+    for table in ["checkpoint_word", "checkpoint_term"] {
+        // A backup may be from before there was one.
+        if db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = ?1")?.exists(params![table])? {
+            overwriting(db, || Ok(db.execute_batch(&format!("INSERT INTO {table} ({table}) VALUES ('optimize')"))?))?;
+        }
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The part of the store that is about what goes. What takes long, or files, is done as housekeeping does it.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use waystone_core::api::{BackedUp, Checkpoint, Cleaned, Session};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{CheckpointId, SessionId};
@@ -12,12 +12,12 @@ use waystone_core::retention::Selection;
 use waystone_core::store::{RetentionStore, Scope};
 use waystone_core::{Error, Result};
 
-use super::{Archived, clean};
+use super::{Archived, clean, forget_words};
 use crate::mirror::tombstone;
 use crate::sqlite::backup::Copy;
-use crate::sqlite::error::{DbResult, file_error};
+use crate::sqlite::error::{DbResult, busy, file_error};
 use crate::sqlite::maintenance::Upkeep;
-use crate::sqlite::{Sqlite, checkpoint, mirror, session};
+use crate::sqlite::{Sqlite, checkpoint, session};
 
 impl Sqlite {
     /// Does what housekeeping does, because someone asked for it: what is done is durable then.
@@ -33,49 +33,56 @@ impl Sqlite {
         done.await.map_err(|error| Error::broken(error.to_string()))?
     }
 
-    /// What is there again was not removed. There is a tombstone only where a removal broke off.
+    /// Brings something back that may have a tombstone, while nothing is removed: `ids` of a session that are there again. There is a tombstone
+    /// only where a removal broke off.
+    async fn bring_back<T: Send + 'static>(
+        &self,
+        session: SessionId,
+        ids: Vec<String>,
+        work: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
+    ) -> Result<T> {
+        let turn = self.take_turn().await?;
+        self.take_tombstones_away(session, ids).await?;
+        let done = self.writer.write(work).await;
+        drop(turn);
+        done
+    }
+
+    /// Forgets that these were removed. Only for who has the turn to write files.
     pub(in crate::sqlite) async fn take_tombstones_away(&self, session: SessionId, ids: Vec<String>) -> Result<()> {
         let directory = self.directory.clone();
-        let work = move || -> DbResult<()> {
-            let failed = |error: io::Error| file_error(&directory.tombstones(), &error);
-            let removed = tombstone::read(&directory, session.as_str()).map_err(failed)?;
-            if ids.iter().any(|id| removed.contains(id)) {
-                let _turn = mirror::take_turn(&directory)?;
-                tombstone::take_away(&directory, session.as_str(), ids.iter().map(String::as_str)).map_err(failed)?;
-            }
-            Ok(())
+        let work = move || {
+            tombstone::take_away(&directory, session.as_str(), ids.iter().map(String::as_str))
+                .map_err(|error| Error::from(file_error(&directory.tombstones(), &error)))
         };
-        Ok(tokio::task::spawn_blocking(work).await.map_err(|error| Error::broken(error.to_string()))??)
+        tokio::task::spawn_blocking(work).await.map_err(|error| Error::broken(error.to_string()))?
     }
 }
 
 #[async_trait]
 impl RetentionStore for Sqlite {
     async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
+        let (reading, of) = (scope.clone(), id.clone());
+        let found = self.readers.read(move |db| checkpoint::find_by_id(db, &reading, &of)).await?;
+        let session = found.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?.session_id;
         let (scope, id) = (scope.clone(), id.clone());
-        let restored = self.writer.write(move |db| checkpoint::restore(db, &scope, &id, at)).await?;
-        let ids = vec![restored.checkpoint_id.as_str().to_owned()];
-        self.take_tombstones_away(restored.session_id.clone(), ids).await?;
-        Ok(restored)
+        let ids = vec![id.as_str().to_owned()];
+        self.bring_back(session, ids, move |db| checkpoint::restore(db, &scope, &id, at)).await
     }
 
     async fn restore_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
-        let (scope, id) = (scope.clone(), id.clone());
-        let (restored, ids) = self.writer.write(move |db| session::restore(db, &scope, &id, at)).await?;
-        self.take_tombstones_away(restored.id.clone(), ids).await?;
-        Ok(restored)
+        let (reading, of) = (scope.clone(), id.clone());
+        let ids = self.readers.read(move |db| session::list_ids(db, &reading, &of)).await?;
+        let (scope, session) = (scope.clone(), id.clone());
+        self.bring_back(id.clone(), ids, move |db| session::restore(db, &scope, &session, at)).await
     }
 
     async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<()> {
         let (scope, id) = (scope.clone(), id.clone());
-        let purge = move |upkeep: &mut Upkeep| match upkeep.remove(
-            &scope,
-            Archived::Checkpoint(&scope, id.as_str()),
-            false,
-            at,
-        )? {
-            Some(_) => Ok(()),
-            None => Err(Error::CheckpointNotFound(id).into()),
+        let purge = move |upkeep: &mut Upkeep| {
+            let removed = upkeep.remove(&scope, Archived::Checkpoint(&scope, id.as_str()), false, at)?;
+            removed.ok_or(Error::CheckpointNotFound(id))?;
+            upkeep.in_turn(forget_words)?.ok_or_else(busy)
         };
         self.keep_house(purge).await
     }
@@ -83,8 +90,13 @@ impl RetentionStore for Sqlite {
     async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64> {
         let (scope, id) = (scope.clone(), id.clone());
         let purge = move |upkeep: &mut Upkeep| {
-            let removed = upkeep.remove(&scope, Archived::Session(&scope, id.as_str()), false, at)?;
-            Ok(removed.ok_or(Error::SessionNotFound(id))?)
+            let mut removed = None;
+            while let Some(count) = upkeep.remove(&scope, Archived::Session(&scope, id.as_str()), false, at)? {
+                removed = Some(removed.unwrap_or(0) + count);
+            }
+            let removed = removed.ok_or(Error::SessionNotFound(id))?;
+            upkeep.in_turn(forget_words)?.ok_or_else(busy)?;
+            Ok(removed)
         };
         self.keep_house(purge).await
     }

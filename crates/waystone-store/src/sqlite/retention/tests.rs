@@ -118,12 +118,13 @@ async fn a_session_that_is_removed_leaves_nothing_and_its_id_can_be_used_again()
     let mut h = Harness::new();
     save_all(&h, "gone", 0..40).await;
     save_all(&h, "stays", 0..2).await;
+    h.save("gone", json!({ "note": "zanzibarpassphrase" })).await;
     let change = serde_json::from_value(json!({ "name": "codename bluebird" })).unwrap();
     h.engine.update_session(&h.scope, &id("gone"), change).await.unwrap();
     h.restart_mirrored().await;
     let size = h.engine.status(&h.scope).await.unwrap().total_size_bytes;
     let removed = h.engine.delete_session(&h.scope, &id("gone"), PURGE).await.unwrap();
-    assert_eq!((removed.checkpoint_count, removed.kept_until), (40, None));
+    assert_eq!((removed.checkpoint_count, removed.kept_until), (41, None));
     assert!(removed.warnings[0].contains("out of reach"));
     assert!(h.engine.status(&h.scope).await.unwrap().total_size_bytes < size);
     assert!(!h.data_dir().join("contexts/gone").exists());
@@ -140,6 +141,7 @@ async fn a_session_that_is_removed_leaves_nothing_and_its_id_can_be_used_again()
     assert!(is_anywhere(h.data_dir(), "stays keeps 1"), "the search finds what is there");
     assert!(!is_anywhere(h.data_dir(), "gone keeps"), "not in the database, its log or a file");
     assert!(!is_anywhere(h.data_dir(), "codename bluebird"));
+    assert!(!is_anywhere(h.data_dir(), "zanzibarpass"), "nor in what is searched");
 
     let ids = save_all(&h, "gone", 0..2).await;
     rebuild(&mut h).await;
@@ -277,7 +279,7 @@ async fn a_cleanup_takes_what_is_selected_and_nothing_else() {
 async fn sessions_that_no_one_uses_are_deleted_and_after_their_grace_removed() {
     let h = Harness::new();
     let mut keeper = upkeep(&h);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     save_all(&h, "idle", 0..2).await;
     save_all(&h, "loaded", 0..2).await;
     let saved = save_all(&h, "saved", 0..2).await;
@@ -287,24 +289,24 @@ async fn sessions_that_no_one_uses_are_deleted_and_after_their_grace_removed() {
             h.try_load(json!({ "sessionId": "loaded" })).await.unwrap();
             h.save("saved", json!({ "n": 3 })).await;
         }
-        keeper.purge().unwrap();
+        keeper.purge(&|| false).unwrap();
     }
     assert_eq!(sessions(&h, false).await, ["idle", "loaded", "saved"]);
     h.clock.advance_ms(DAY_MS);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     h.clock.advance_ms(1);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     assert_eq!(
         (sessions(&h, false).await, sessions(&h, true).await.len()),
         (vec!["loaded".to_owned(), "saved".to_owned()], 1)
     );
     for _ in 0..7 {
         h.clock.advance_ms(DAY_MS);
-        keeper.purge().unwrap();
+        keeper.purge(&|| false).unwrap();
     }
     assert_eq!(sessions(&h, true).await, ["idle"], "the seventh day is not over");
     h.clock.advance_ms(1);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     assert_eq!(sessions(&h, true).await, Vec::<String>::new());
     assert_eq!(context_of(&h.load(&saved[0]).await), context("saved", 0));
     h.check_invariants().await;
@@ -313,22 +315,22 @@ async fn sessions_that_no_one_uses_are_deleted_and_after_their_grace_removed() {
 #[tokio::test]
 async fn nothing_goes_because_of_a_clock_that_is_wrong() {
     let h = Harness::new();
-    upkeep(&h).purge().unwrap();
+    upkeep(&h).purge(&|| false).unwrap();
     save_all(&h, "s", 0..2).await;
     h.clock.advance_ms(-10 * DAY_MS);
-    upkeep(&h).purge().unwrap();
+    upkeep(&h).purge(&|| false).unwrap();
     h.save("s", json!({ "n": 9 })).await;
     h.clock.advance_ms(60 * DAY_MS);
     let mut doubting = upkeep(&h);
-    doubting.purge().unwrap();
-    doubting.purge().unwrap();
+    doubting.purge(&|| false).unwrap();
+    doubting.purge(&|| false).unwrap();
     assert_eq!(sessions(&h, false).await, ["s"], "one start alone does not believe it");
     h.clock.advance_ms(-50 * DAY_MS);
-    upkeep(&h).purge().unwrap();
+    upkeep(&h).purge(&|| false).unwrap();
     h.clock.advance_ms(50 * DAY_MS);
-    upkeep(&h).purge().unwrap();
+    upkeep(&h).purge(&|| false).unwrap();
     assert_eq!(sessions(&h, false).await, ["s"], "the clock was right in between, so the doubt begins anew");
-    upkeep(&h).purge().unwrap();
+    upkeep(&h).purge(&|| false).unwrap();
     assert_eq!(sessions(&h, false).await, Vec::<String>::new(), "a second start sees the same");
     h.engine.restore_session(&h.scope, &id("s")).await.unwrap();
     h.check_invariants().await;
@@ -338,23 +340,24 @@ async fn nothing_goes_because_of_a_clock_that_is_wrong() {
 async fn pruned_checkpoints_go_with_their_whole_group_when_its_grace_is_over() {
     let h = Harness::with_limits(Limits { checkpoints_max: 40, retention_days: 0, ..Limits::default() });
     let mut keeper = upkeep(&h);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     let ids = save_all(&h, "s", 0..71).await;
     let count = || -> u64 {
         audit::open(h.data_dir()).query_row("SELECT count(*) FROM checkpoint", [], |row| row.get(0)).unwrap()
     };
     for _ in 0..8 {
         h.clock.advance_ms(DAY_MS);
-        keeper.purge().unwrap();
+        keeper.purge(&|| false).unwrap();
     }
     assert_eq!(count(), 71, "31 are archived, and the first group has one more");
     h.save("s", json!({ "n": 71 })).await;
     for _ in 0..8 {
         h.clock.advance_ms(DAY_MS);
-        keeper.purge().unwrap();
+        keeper.purge(&|| false).unwrap();
     }
     assert_eq!(count(), 40);
     assert_eq!(context_of(&h.load(&ids[32]).await), context("s", 32));
+    assert_eq!(h.findings().await, [], "what continued the removed ones says so in its file too");
     h.check_invariants().await;
 }
 
@@ -374,25 +377,25 @@ async fn a_store_that_is_nearly_full_gives_up_what_was_deleted_and_then_what_was
     let one = first.engine.status(&first.scope).await.unwrap().total_size_bytes;
     let h = Harness::with_limits(Limits { total_bytes_max: 20 * one, ..Limits::default() });
     let mut keeper = upkeep(&h);
-    keeper.purge().unwrap();
+    keeper.purge(&|| false).unwrap();
     fill(&h, 0..16).await;
     let warned = h.save("s16", json!({ "text": Random::new(16).text(20_000) })).await.warnings;
     assert!(warned.iter().any(|warning| warning.contains("WAYSTONE_MAX_TOTAL_BYTES")), "{warned:?}");
-    keeper.relieve().unwrap();
+    keeper.relieve(&|| false).unwrap();
     assert_eq!(sessions(&h, false).await.len(), 17, "up to 90 % nothing goes");
     for deleted in ["s05", "s03"] {
         h.engine.delete_session(&h.scope, &id(deleted), Deletion::default()).await.unwrap();
         h.clock.advance_ms(1000);
     }
     fill(&h, 17..19).await;
-    keeper.relieve().unwrap();
+    keeper.relieve(&|| false).unwrap();
     assert_eq!((sessions(&h, false).await.len(), sessions(&h, true).await), (17, vec![]), "the deleted ones go first");
     fill(&h, 19..21).await;
-    keeper.relieve().unwrap();
+    keeper.relieve(&|| false).unwrap();
     assert_eq!(sessions(&h, false).await.len(), 19, "every session was saved within the last hour");
     h.clock.advance_ms(HOUR_MS);
     h.save("s00", json!({ "n": "in use" })).await;
-    keeper.relieve().unwrap();
+    keeper.relieve(&|| false).unwrap();
     let left = sessions(&h, false).await;
     assert!(left.contains(&"s00".to_owned()) && !left.contains(&"s01".to_owned()), "{left:?}");
     let used = h.engine.status(&h.scope).await.unwrap().total_size_bytes;
@@ -436,7 +439,7 @@ async fn sums_and_copies_hold_after_any_sequence_of_changes() {
         let limits = Limits { checkpoints_max: 12, total_bytes_max: 60_000, ..Limits::default() };
         let mut h = Harness::with_limits(limits);
         let mut keeper = upkeep(&h);
-        keeper.purge().unwrap();
+        keeper.purge(&|| false).unwrap();
         let mut known: BTreeMap<String, Known> = BTreeMap::new();
         for step in 0..120 {
             let session = format!("s{}", random.below(4));
@@ -459,8 +462,8 @@ async fn sums_and_copies_hold_after_any_sequence_of_changes() {
                 6 => drop(clean(&h, json!({ "keepLast": random.below(6) })).await),
                 7 => {
                     h.clock.advance_ms(20 * HOUR_MS);
-                    keeper.purge().unwrap();
-                    keeper.relieve().unwrap();
+                    keeper.purge(&|| false).unwrap();
+                    keeper.relieve(&|| false).unwrap();
                 }
                 _ => {
                     let context = json!({ "step": step, "text": random.text(300), "same": "again ".repeat(50) });
@@ -517,7 +520,7 @@ async fn a_copy_is_made_each_day_and_the_newest_three_are_kept() {
         assert!(make());
         assert_eq!(backups(&h), (1 + day).min(3));
     }
-    h.clock.advance_ms(-3 * DAY_MS);
+    h.clock.advance_ms(-4 * DAY_MS);
     assert!(make(), "one from the future is not believed");
     fs::write(h.data_dir().join("backups/notes.txt"), "a person's").unwrap();
     h.clock.advance_ms(5 * DAY_MS);
@@ -539,4 +542,79 @@ async fn a_copy_that_is_broken_off_leaves_nothing() {
         }
     }
     h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_large_session_is_removed_in_parts() {
+    let h = Harness::new();
+    for n in 0..4 {
+        let mut random = Random::new(n);
+        h.save("large", json!({ "text": random.text(3_000_000) })).await;
+    }
+    save_all(&h, "small", 0..2).await;
+    let removed = h.engine.delete_session(&h.scope, &id("large"), PURGE).await.unwrap();
+    assert_eq!(removed.checkpoint_count, 4);
+    let parts: u64 = audit::open(h.data_dir())
+        .query_row("SELECT count(*) FROM operation WHERE kind LIKE '%.purged'", [], |row| row.get(0))
+        .unwrap();
+    assert!(parts > 1, "others get their turn in between");
+    assert_eq!(sessions(&h, false).await, ["small"]);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_session_whose_files_are_not_gone_yet_holds_up_no_other() {
+    let h = Harness::new();
+    let mut keeper = upkeep(&h);
+    keeper.purge(&|| false).unwrap();
+    for session in ["first", "second"] {
+        save_all(&h, session, 0..2).await;
+        h.engine.delete_session(&h.scope, &id(session), Deletion::default()).await.unwrap();
+        h.clock.advance_ms(1000);
+    }
+    let db = audit::open(h.data_dir());
+    db.pragma_update(None, "foreign_keys", true).unwrap();
+    let scope = h.scope.clone();
+    let doomed = find_doomed(&db, Archived::Session(&scope, "first")).unwrap().unwrap();
+    remove_doomed(&db, &scope, &doomed, false, Timestamp::from_ms(1)).unwrap();
+    let next = find_doomed(&db, Archived::Oldest(Timestamp::from_ms(i64::MAX))).unwrap();
+    assert_eq!(next.map(|next| next.session_id), Some("second".to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_deleted_while_the_clock_is_set_back_keeps_its_grace() {
+    let h = Harness::new();
+    let mut keeper = upkeep(&h);
+    save_all(&h, "s", 0..3).await;
+    let ids = save_all(&h, "t", 0..3).await;
+    keeper.purge(&|| false).unwrap();
+    h.clock.advance_ms(-20 * DAY_MS);
+    h.engine.delete_session(&h.scope, &id("s"), Deletion::default()).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0], Deletion::default()).await.unwrap();
+    h.clock.advance_ms(20 * DAY_MS);
+    keeper.purge(&|| false).unwrap();
+    h.engine.restore_session(&h.scope, &id("s")).await.unwrap();
+    h.engine.restore_checkpoint(&h.scope, &ids[0]).await.unwrap();
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_and_what_a_person_put_there_do_not_stop_backups() {
+    let h = Harness::new();
+    save_all(&h, "s", 0..2).await;
+    let make = async || h.engine.back_up(&h.scope, None).await.unwrap().path;
+    h.clock.advance_ms(365 * DAY_MS);
+    for _ in 0..3 {
+        h.clock.advance_ms(DAY_MS);
+        make().await;
+    }
+    h.clock.advance_ms(-365 * DAY_MS);
+    let right = make().await;
+    assert!(Path::new(&right).is_dir(), "the one just made is not the one that goes");
+    fs::create_dir(h.data_dir().join("backups/keep")).unwrap();
+    fs::copy(Path::new(&right).join("waystone.db"), h.data_dir().join("backups/keep/waystone.db")).unwrap();
+    assert!(upkeep(&h).begin_backup().unwrap().is_none(), "the newest is not a day old");
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    let now = waystone_core::clock::Clock::now(&*h.clock);
+    assert_eq!(crate::backup::list(&directory, now).unwrap()[0], Path::new(&right));
 }

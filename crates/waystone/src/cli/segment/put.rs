@@ -69,7 +69,11 @@ pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, pro
         stash: put.stash,
         ..PutSegments::default()
     };
-    out.print(&engine.put_segments(scope, request).await?, |put| {
+    let put = engine.put_segments(scope, request).await?;
+    if !out.json {
+        crate::cli::warn(&put.warnings);
+    }
+    out.print(&put, |put| {
         let ids: String = put.segment_ids.iter().map(|id| format!("{id}\n")).collect();
         let known = if put.touched > 0 { format!(", {} known before", put.touched) } else { String::new() };
         let (tokens, back) = (put.tokens_added, undo(&put.operation_id));
