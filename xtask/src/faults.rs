@@ -135,6 +135,14 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             let plan = repair::Plan { binary: binary("waystone"), calls: kinds.map(|kind| (kind, 1, step)).to_vec() };
             print_repair(&tokio::runtime::Runtime::new()?.block_on(repair::run(&plan))?)
         }
+        // Most of its time is spent in reading what is sent.
+        Fault::Import { cases, seed, step } if cfg!(debug_assertions) => {
+            sh("cargo", &["build", "--release", "--package", "waystone"])?;
+            let (cases, seed, step) = (cases.to_string(), seed.to_string(), step.to_string());
+            let again =
+                ["--package", "xtask", "--", "faults", "import", "--cases", &cases, "--seed", &seed, "--step", &step];
+            sh("cargo", &[&["run", "--release"], &again[..]].concat())
+        }
         Fault::Import { cases, seed, step } => tokio::runtime::Runtime::new()?.block_on(run_import(cases, seed, step)),
         Fault::Full { fills, writers } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
