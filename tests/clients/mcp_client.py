@@ -16,12 +16,12 @@ from served import served
 PROTOCOLS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
 SAVE, LOAD, LIST = "workflow_checkpoint_save", "workflow_checkpoint_load", "workflow_checkpoint_list"
 COMPRESS, PRIORITIZE = "workflow_context_compress", "workflow_context_prioritize"
-MARK, EXPAND = "workflow_mark_critical", "context_expand"
+MARK, EXPAND, RESUME = "workflow_mark_critical", "context_expand", "workflow_resume"
 PUT, STASH, SEARCH, RETRIEVE = "context_put", "context_stash", "context_search_stashed", "context_retrieve_stashed"
 WORKING, OF_TASK, PROJECTS, USAGE = "context_get_working_set", "context_get_task_context", "context_list_projects", "context_analyze_usage"
 GC, PRUNE, PIN, UNPIN = "context_gc_analyze", "context_gc_prune", "context_gc_pin", "context_gc_unpin"
 TASK, SNAPSHOT, RESTORE, UNDO = "context_set_current_task", "context_create_task_snapshot", "context_restore_task_snapshot", "context_undo"
-READING = [LOAD, LIST, COMPRESS, PRIORITIZE, EXPAND, WORKING, OF_TASK, PROJECTS, SEARCH]
+READING = [LOAD, LIST, RESUME, COMPRESS, PRIORITIZE, EXPAND, WORKING, OF_TASK, PROJECTS, SEARCH]
 CHANGING = [SAVE, MARK, PUT, STASH, RETRIEVE, USAGE, GC, PRUNE, PIN, UNPIN, TASK, SNAPSHOT, RESTORE, UNDO]
 
 

@@ -48,11 +48,13 @@ def main(binary, readme):
             if "<CHECKPOINT>" in line:
                 listed = json.loads(run("waystone checkpoint list --json", folder, env))
                 line = line.replace("<CHECKPOINT>", listed["checkpoints"][0]["checkpointId"])
-            if line.startswith(("waystone checkpoint delete", "waystone install")):
+            if line.startswith(("waystone checkpoint delete", "waystone session delete", "waystone install")):
                 line += " --yes"
             output = run(line, folder, env)
             if "/api/events" in line:
                 assert "event: checkpoint.saved" in output, output
+            elif "/metrics" in line:
+                assert "# TYPE waystone_" in output, output
             elif line.startswith("curl"):
                 assert "error" not in json.loads(output), f"{line}: {output}"
             passed += 1

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stash::{QUERY_MAX, check_length};
 use super::{Git, NextCall};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -11,6 +10,8 @@ use crate::id::{CheckpointId, ProjectId, SessionId, WorkflowId};
 
 /// How many sessions are named at most: who wants more wants a list.
 pub(crate) const SESSIONS_MAX: u32 = 20;
+/// A hint, not a text: so it fits into an address too, however it is encoded.
+const QUERY_MAX: usize = 1000;
 
 /// Finds the session to go on with by project, git branch, words and last use. Loads nothing.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +35,10 @@ impl ResumeSessions {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        check_length(self.query.as_deref().unwrap_or_default())?;
+        let length = self.query.as_deref().unwrap_or_default().chars().count();
+        if length > QUERY_MAX {
+            return Err(Error::InvalidInput(format!("query has {length} characters, at most {QUERY_MAX} are taken")));
+        }
         match self.limit {
             1..=SESSIONS_MAX => Ok(()),
             limit => Err(Error::InvalidInput(format!("limit is {limit}, it must be from 1 to {SESSIONS_MAX}"))),

@@ -25,7 +25,7 @@ pub struct CleanUp {
     pub older_than: Option<Since>,
     /// Checkpoints beyond the newest so many of their session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 1_000_000_000))]
+    #[schemars(range(max = 4_294_967_295u32))]
     pub keep_last: Option<u32>,
     /// Only of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
