@@ -147,12 +147,12 @@ async fn a_request_out_of_bounds_is_refused_by_name() {
     for (request, field) in [
         (json!({ "limit": 0 }), "limit"),
         (json!({ "limit": 21 }), "limit"),
-        (json!({ "query": "x".repeat(8193) }), "query"),
+        (json!({ "query": "x".repeat(1001) }), "query"),
     ] {
         let refused = h.engine.resume_sessions(&h.scope, serde_json::from_value(request).unwrap()).await;
         assert!(matches!(refused, Err(Error::InvalidInput(message)) if message.contains(field)), "{field}");
     }
-    let long = "word ".repeat(1000);
+    let long = "word ".repeat(200);
     assert!(resume(&h, json!({ "query": long })).await.sessions.is_empty());
 }
 
