@@ -1,3 +1,6 @@
+mod copies;
+mod room;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -361,71 +364,6 @@ async fn pruned_checkpoints_go_with_their_whole_group_when_its_grace_is_over() {
     h.check_invariants().await;
 }
 
-/// Saves `count` sessions of some bytes each that do not compress.
-async fn fill(h: &Harness, sessions: std::ops::Range<u64>) {
-    for n in sessions {
-        let mut random = Random::new(n);
-        h.save(&format!("s{n:02}"), json!({ "text": random.text(20_000) })).await;
-        h.clock.advance_ms(1000);
-    }
-}
-
-#[tokio::test]
-async fn a_store_that_is_nearly_full_gives_up_what_was_deleted_and_then_what_was_not_used_for_longest() {
-    let first = Harness::new();
-    fill(&first, 0..1).await;
-    let one = first.engine.status(&first.scope).await.unwrap().total_size_bytes;
-    let h = Harness::with_limits(Limits { total_bytes_max: 20 * one, ..Limits::default() });
-    let mut keeper = upkeep(&h);
-    keeper.purge(&|| false).unwrap();
-    fill(&h, 0..16).await;
-    let warned = h.save("s16", json!({ "text": Random::new(16).text(20_000) })).await.warnings;
-    assert!(warned.iter().any(|warning| warning.contains("WAYSTONE_MAX_TOTAL_BYTES")), "{warned:?}");
-    keeper.relieve(&|| false).unwrap();
-    assert_eq!(sessions(&h, false).await.len(), 17, "up to 90 % nothing goes");
-    for deleted in ["s05", "s03"] {
-        h.engine.delete_session(&h.scope, &id(deleted), Deletion::default()).await.unwrap();
-        h.clock.advance_ms(1000);
-    }
-    fill(&h, 17..19).await;
-    keeper.relieve(&|| false).unwrap();
-    assert_eq!((sessions(&h, false).await.len(), sessions(&h, true).await), (17, vec![]), "the deleted ones go first");
-    fill(&h, 19..21).await;
-    keeper.relieve(&|| false).unwrap();
-    assert_eq!(sessions(&h, false).await.len(), 19, "every session was saved within the last hour");
-    h.clock.advance_ms(HOUR_MS);
-    h.save("s00", json!({ "n": "in use" })).await;
-    keeper.relieve(&|| false).unwrap();
-    let left = sessions(&h, false).await;
-    assert!(left.contains(&"s00".to_owned()) && !left.contains(&"s01".to_owned()), "{left:?}");
-    let used = h.engine.status(&h.scope).await.unwrap().total_size_bytes;
-    assert!(used <= 17 * one && used > 15 * one, "{used} of {}", 20 * one);
-    let cut: u64 = audit::open(h.data_dir())
-        .query_row(
-            "SELECT count(*) FROM operation WHERE kind = 'session.purged' AND payload ->> '$.graceCut'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert!(cut >= 4, "every removal is an operation that says so");
-    h.check_invariants().await;
-}
-
-#[tokio::test]
-async fn a_full_disk_gives_back_what_was_deleted_and_nothing_that_is_live() {
-    let h = Harness::new();
-    fill(&h, 0..3).await;
-    h.engine.delete_session(&h.scope, &id("s01"), Deletion::default()).await.unwrap();
-    let mut keeper = upkeep(&h);
-    keeper.keep_reserve().unwrap();
-    let reserve = h.data_dir().join("reserve");
-    assert!(reserve.metadata().unwrap().len() > 0);
-    keeper.free_disk(u64::MAX).unwrap();
-    assert_eq!((sessions(&h, false).await.len(), sessions(&h, true).await.len()), (2, 0));
-    assert!(reserve.exists(), "it is set aside again");
-    h.check_invariants().await;
-}
-
 /// What a model of the store knows of a checkpoint.
 struct Known {
     session: SessionId,
@@ -496,54 +434,6 @@ async fn sums_and_copies_hold_after_any_sequence_of_changes() {
     }
 }
 
-fn backups(h: &Harness) -> usize {
-    fs::read_dir(h.data_dir().join("backups")).map_or(0, Iterator::count)
-}
-
-#[tokio::test]
-async fn a_copy_is_made_each_day_and_the_newest_three_are_kept() {
-    let h = Harness::new();
-    let mut keeper = upkeep(&h);
-    assert!(keeper.begin_backup().unwrap().is_none(), "there is nothing to copy");
-    save_all(&h, "s", 0..2).await;
-    let mut make = || {
-        let Some(copying) = keeper.begin_backup().unwrap() else { return false };
-        while !copying.is_finished() {
-            std::thread::yield_now();
-        }
-        true
-    };
-    assert!(make());
-    assert!(!make(), "it is not a day ago");
-    for day in 1..5 {
-        h.clock.advance_ms(DAY_MS);
-        assert!(make());
-        assert_eq!(backups(&h), (1 + day).min(3));
-    }
-    h.clock.advance_ms(-4 * DAY_MS);
-    assert!(make(), "one from the future is not believed");
-    fs::write(h.data_dir().join("backups/notes.txt"), "a person's").unwrap();
-    h.clock.advance_ms(5 * DAY_MS);
-    assert!(make());
-    assert!(h.data_dir().join("backups/notes.txt").exists(), "what is not a backup is left alone");
-}
-
-#[tokio::test]
-async fn a_copy_that_is_broken_off_leaves_nothing() {
-    let h = Harness::new();
-    fill(&h, 0..20).await;
-    for _ in 0..5 {
-        drop(upkeep(&h).begin_backup().unwrap());
-        let left = fs::read_dir(h.data_dir().join("backups")).into_iter().flatten().flatten();
-        for folder in left {
-            let database = folder.path().join("waystone.db");
-            assert!(database.exists(), "it is whole or not there: {}", folder.path().display());
-            fs::remove_dir_all(folder.path()).unwrap();
-        }
-    }
-    h.check_invariants().await;
-}
-
 #[tokio::test]
 async fn a_large_session_is_removed_in_parts() {
     let h = Harness::new();
@@ -596,25 +486,4 @@ async fn what_is_deleted_while_the_clock_is_set_back_keeps_its_grace() {
     h.engine.restore_session(&h.scope, &id("s")).await.unwrap();
     h.engine.restore_checkpoint(&h.scope, &ids[0]).await.unwrap();
     h.check_invariants().await;
-}
-
-#[tokio::test]
-async fn a_clock_that_was_ahead_and_what_a_person_put_there_do_not_stop_backups() {
-    let h = Harness::new();
-    save_all(&h, "s", 0..2).await;
-    let make = async || h.engine.back_up(&h.scope, None).await.unwrap().path;
-    h.clock.advance_ms(365 * DAY_MS);
-    for _ in 0..3 {
-        h.clock.advance_ms(DAY_MS);
-        make().await;
-    }
-    h.clock.advance_ms(-365 * DAY_MS);
-    let right = make().await;
-    assert!(Path::new(&right).is_dir(), "the one just made is not the one that goes");
-    fs::create_dir(h.data_dir().join("backups/keep")).unwrap();
-    fs::copy(Path::new(&right).join("waystone.db"), h.data_dir().join("backups/keep/waystone.db")).unwrap();
-    assert!(upkeep(&h).begin_backup().unwrap().is_none(), "the newest is not a day old");
-    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
-    let now = waystone_core::clock::Clock::now(&*h.clock);
-    assert_eq!(crate::backup::list(&directory, now).unwrap()[0], Path::new(&right));
 }

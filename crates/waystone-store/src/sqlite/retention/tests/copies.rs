@@ -1,0 +1,73 @@
+//! Copies that are made by themselves.
+
+use super::room::fill;
+use super::*;
+
+fn backups(h: &Harness) -> usize {
+    fs::read_dir(h.data_dir().join("backups")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn a_copy_is_made_each_day_and_the_newest_three_are_kept() {
+    let h = Harness::new();
+    let mut keeper = upkeep(&h);
+    assert!(keeper.begin_backup().unwrap().is_none(), "there is nothing to copy");
+    save_all(&h, "s", 0..2).await;
+    let mut make = || {
+        let Some(copying) = keeper.begin_backup().unwrap() else { return false };
+        while !copying.is_finished() {
+            std::thread::yield_now();
+        }
+        true
+    };
+    assert!(make());
+    assert!(!make(), "it is not a day ago");
+    for day in 1..5 {
+        h.clock.advance_ms(DAY_MS);
+        assert!(make());
+        assert_eq!(backups(&h), (1 + day).min(3));
+    }
+    h.clock.advance_ms(-4 * DAY_MS);
+    assert!(make(), "one from the future is not believed");
+    fs::write(h.data_dir().join("backups/notes.txt"), "a person's").unwrap();
+    h.clock.advance_ms(5 * DAY_MS);
+    assert!(make());
+    assert!(h.data_dir().join("backups/notes.txt").exists(), "what is not a backup is left alone");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_broken_off_leaves_nothing() {
+    let h = Harness::new();
+    fill(&h, 0..20).await;
+    for _ in 0..5 {
+        drop(upkeep(&h).begin_backup().unwrap());
+        let left = fs::read_dir(h.data_dir().join("backups")).into_iter().flatten().flatten();
+        for folder in left {
+            let database = folder.path().join("waystone.db");
+            assert!(database.exists(), "it is whole or not there: {}", folder.path().display());
+            fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_and_what_a_person_put_there_do_not_stop_backups() {
+    let h = Harness::new();
+    save_all(&h, "s", 0..2).await;
+    let make = async || h.engine.back_up(&h.scope, None).await.unwrap().path;
+    h.clock.advance_ms(365 * DAY_MS);
+    for _ in 0..3 {
+        h.clock.advance_ms(DAY_MS);
+        make().await;
+    }
+    h.clock.advance_ms(-365 * DAY_MS);
+    let right = make().await;
+    assert!(Path::new(&right).is_dir(), "the one just made is not the one that goes");
+    fs::create_dir(h.data_dir().join("backups/keep")).unwrap();
+    fs::copy(Path::new(&right).join("waystone.db"), h.data_dir().join("backups/keep/waystone.db")).unwrap();
+    assert!(upkeep(&h).begin_backup().unwrap().is_none(), "the newest is not a day old");
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    let now = waystone_core::clock::Clock::now(&*h.clock);
+    assert_eq!(crate::backup::list(&directory, now).unwrap()[0], Path::new(&right));
+}
