@@ -70,8 +70,9 @@ const CORE: [&str; 9] = [
 ];
 
 /// Arguments that these are not told of, though they are taken: of any tool, or of one.
-const RARE: [&str; 14] = [
+const RARE: [&str; 15] = [
     "agentId",
+    "archived",
     "context_retrieve_stashed.filters",
     "contextRules",
     "cursor",

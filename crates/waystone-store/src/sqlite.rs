@@ -234,12 +234,17 @@ impl Store for Sqlite {
             let directory = self.directory.clone();
             healed = self.writer.write(move |db| mirror::heal(&directory, db, key, Trust::Columns)).await?;
         }
-        if !healed.is_empty() || found.needs_file() {
+        let (directory, mut from_backup) = (self.directory.clone(), Vec::new());
+        if found.is_any_lost() {
+            let heal = move |db: &Connection| mirror::heal_from_backups(&directory, db, key, at);
+            from_backup = self.writer.write(heal).await?;
+        }
+        if !healed.is_empty() || !from_backup.is_empty() || found.needs_file() {
             let mirrored = self.mirror(key, at).await?;
             self.writer.write(move |db| Ok(mirror::mark_mirrored(db, mirrored.as_slice())?)).await?;
         }
         let now = self.look(key - 1).await?;
-        Ok(now.map(|now| found.tell(healed, &now)))
+        Ok(now.map(|now| found.tell(healed, from_backup, &now)))
     }
 
     async fn check_database(&self, _: &Scope) -> Result<Option<Finding>> {

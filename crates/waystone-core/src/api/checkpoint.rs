@@ -261,6 +261,9 @@ pub struct ListCheckpoints {
     /// Saved before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Those that were deleted or pruned and can be restored, instead of those that are there.
+    #[serde(default)]
+    pub archived: bool,
     #[serde(default = "ListCheckpoints::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: u32,
@@ -288,6 +291,11 @@ impl ListCheckpoints {
     /// Every filter is looked for in every row, so there are only so many.
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)?;
+        if self.archived && self.is_search() {
+            return Err(Error::InvalidInput(
+                "what is archived has no content to search; leave one of both out".to_owned(),
+            ));
+        }
         let query = self.query.as_deref().unwrap_or_default();
         check_length(query)?;
         if !self.content && query.split_whitespace().count() > Self::WORDS_MAX {
@@ -331,6 +339,7 @@ impl Default for ListCheckpoints {
             agent_id: None,
             since: None,
             until: None,
+            archived: false,
             limit: Self::default_limit(),
             offset: 0,
             cursor: None,

@@ -280,6 +280,40 @@ async fn a_list_refuses_bad_bounds_and_cursors() {
 }
 
 #[tokio::test]
+async fn what_was_deleted_or_pruned_is_listed_on_request_until_it_is_restored() {
+    let h = Harness::with_limits(Limits { checkpoints_max: 3, ..Limits::default() });
+    let named = json!({ "sessionId": "s", "context": { "n": 0 }, "metadata": { "name": "first plan", "tags": ["t"] } });
+    let deleted = h.try_save(named).await.unwrap().checkpoint_id;
+    let pruned = h.save("s", json!({ "n": 1 })).await.checkpoint_id;
+    for n in 2..4 {
+        h.save("s", json!({ "n": n })).await;
+    }
+    h.save("other", json!({})).await;
+    h.engine.delete_checkpoint(&h.scope, &deleted, Default::default()).await.unwrap();
+    let (deleted, pruned) = (deleted.to_string(), pruned.to_string());
+    for within in [json!({}), json!({ "sessionId": "s" })] {
+        let list = async |more: Value| {
+            let mut request = within.clone();
+            request["archived"] = json!(true);
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let page = h.engine.list_checkpoints(&h.scope, serde_json::from_value(request).unwrap()).await.unwrap();
+            let ids: Vec<String> = page.checkpoints.iter().map(|found| found.checkpoint_id.to_string()).collect();
+            assert!(page.checkpoints.iter().all(|found| found.archived));
+            (ids, page.total)
+        };
+        assert_eq!(list(json!({})).await, (vec![pruned.clone(), deleted.clone()], 2));
+        assert_eq!(list(json!({ "limit": 1, "offset": 1 })).await, (vec![deleted.clone()], 2));
+        assert_eq!(list(json!({ "query": "plan" })).await, (vec![deleted.clone()], 1));
+        assert_eq!(list(json!({ "tags": ["t"] })).await, (vec![deleted.clone()], 1));
+    }
+    h.engine.restore_checkpoint(&h.scope, &deleted.parse().unwrap()).await.unwrap();
+    assert_eq!(h.list(json!({ "archived": true })).await, [pruned]);
+    assert!(h.list(json!({})).await.contains(&deleted));
+    let both = serde_json::from_value(json!({ "archived": true, "content": true, "query": "x" })).unwrap();
+    assert_eq!(h.engine.list_checkpoints(&h.scope, both).await.unwrap_err().code(), "INVALID_INPUT");
+}
+
+#[tokio::test]
 async fn the_oldest_is_archived_when_a_session_is_full_and_what_has_a_name_tag_or_branch_is_spared() {
     let h = Harness::with_limits(Limits { checkpoints_max: 4, ..Limits::default() });
     let save = async |n: u64, more: Value| {

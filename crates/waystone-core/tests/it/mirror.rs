@@ -104,6 +104,26 @@ async fn damage_in_both_copies_is_told_and_stays_told() {
 }
 
 #[tokio::test]
+async fn what_is_damaged_in_both_copies_is_healed_from_a_backup_as_far_as_one_has_it() {
+    let (h, ids) = mirrored().await;
+    h.clock.advance_ms(1000);
+    h.engine.back_up(&h.scope, None).await.unwrap();
+    let newer = h.save("new", json!({ "after": "the backup" })).await.checkpoint_id;
+    let before = everything(&h, &ids).await;
+    for path in files(&h) {
+        fs::write(path, "garbled").unwrap();
+    }
+    let damage = "UPDATE checkpoint_bytes SET bytes = x'00' WHERE checkpoint IN (3, 41, 42)";
+    audit::open(h.data_dir()).execute(damage, []).unwrap();
+    let found = h.findings().await;
+    assert!(found.contains(&FindingKind::RowHealed) && found.contains(&FindingKind::Lost), "{found:?}");
+    assert_eq!(everything(&h, &ids).await, before);
+    let error = h.try_load(json!({ "checkpointId": newer })).await.unwrap_err();
+    assert!(matches!(error, Error::CheckpointCorrupt { .. }), "{error:?}");
+    assert_eq!(h.findings().await, [FindingKind::Lost]);
+}
+
+#[tokio::test]
 async fn a_column_that_was_garbled_gets_its_value_back() {
     let (h, ids) = mirrored().await;
     let before = everything(&h, &ids).await;

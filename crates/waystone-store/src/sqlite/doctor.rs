@@ -100,18 +100,24 @@ impl Diagnosis {
         self.has_copy && (self.damage.is_some() || !self.damaged.is_empty())
     }
 
+    /// Whether there may be rows that the file does not heal.
+    pub(crate) fn is_any_lost(&self) -> bool {
+        !self.damaged.is_empty()
+    }
+
     /// Whether the file is to be written anew. One that has more than the database is left for a repair.
     pub(crate) fn needs_file(&self) -> bool {
         self.damage.is_some() && !self.is_ahead
     }
 
     /// What is to be told, given what was healed and how things stand `now`.
-    pub(crate) fn tell(self, healed: Vec<String>, now: &Self) -> CheckedGroup {
-        let healed = healed.into_iter().map(|subject| Finding {
-            kind: FindingKind::RowHealed,
-            subject,
-            message: "was damaged in the database and is healed from its file".to_owned(),
-        });
+    pub(crate) fn tell(self, healed: Vec<String>, from_backup: Vec<String>, now: &Self) -> CheckedGroup {
+        let row_healed =
+            |subject, message: &str| Finding { kind: FindingKind::RowHealed, subject, message: message.to_owned() };
+        let from_file = "was damaged in the database and is healed from its file";
+        let healed = healed.into_iter().map(|subject| row_healed(subject, from_file));
+        let from_both = "was damaged in both copies and is healed from a backup";
+        let from_backup = from_backup.into_iter().map(|subject| row_healed(subject, from_both));
         let lost = now.damaged.iter().map(|subject| Finding {
             kind: FindingKind::Lost,
             subject: subject.clone(),
@@ -132,7 +138,7 @@ impl Diagnosis {
                 false => damage,
             },
         });
-        let findings = healed.chain(lost).chain(file).chain(unhealed).collect();
+        let findings = healed.chain(from_backup).chain(lost).chain(file).chain(unhealed).collect();
         CheckedGroup { cursor: self.key, checkpoints: self.checkpoints, left: self.left, findings }
     }
 }

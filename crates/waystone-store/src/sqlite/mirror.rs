@@ -22,7 +22,7 @@ use crate::directory::DataDirectory;
 use crate::lock::lock_within;
 use crate::mirror::{self, Columns, Group, MirroredCheckpoint, keep_aside, read_file, tombstone};
 use crate::platform::open_private_file;
-pub(crate) use heal::{Trust, heal, is_same};
+pub(crate) use heal::{Trust, heal, heal_from_backups, is_same};
 
 /// A group whose file is written, and the number of the newest change that is in it.
 pub(crate) type Mirrored = (i64, i64);

@@ -19,12 +19,13 @@ use crate::contexts::Random;
 use crate::process::{McpProcess, command};
 use disk::SmallDisk;
 
-/// How long anything may take that is waited for.
-const WAIT_MAX: Duration = Duration::from_secs(20);
-/// Between two saves of a writer, so that the data stays small: nothing that was saved is ever removed.
+/// How long anything may take that is waited for, also while others use the machine.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Between two calls of a process. Each is a record, loads too.
 const PAUSE: Duration = Duration::from_millis(3);
 const POLL: Duration = Duration::from_micros(200);
-/// Saves of each writer between two fills: with the pages of a commit the log comes to the size where it is folded back.
+/// Saves of each writer between two fills: with the pages of a commit the log comes to the size where it is folded back. There are no more
+/// of a writer that is faster than the others: nothing that was saved is ever removed, and the disk is small.
 const SAVES: u64 = 8;
 /// Reads that each time of a full disk must see.
 const READS: u64 = 20;
@@ -58,7 +59,10 @@ pub struct Report {
 #[derive(Default)]
 struct Run {
     is_over: AtomicBool,
-    /// By writer.
+    /// The disk is being filled: whoever saves is to be refused.
+    is_filling: AtomicBool,
+    /// Of which writers save no more until the disk is filled. By writer.
+    enough: Vec<AtomicU64>,
     acknowledged: Vec<AtomicU64>,
     refused: Vec<AtomicU64>,
     reads: AtomicU64,
@@ -72,6 +76,12 @@ impl Run {
         add(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    fn is_to_wait(&self, writer: usize) -> bool {
+        let read = |counters: &[AtomicU64]| counters[writer].load(Ordering::SeqCst);
+        let has_enough = read(&self.acknowledged) >= read(&self.enough);
+        has_enough && !self.is_filling.load(Ordering::SeqCst) && !self.is_over()
+    }
+
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
@@ -80,7 +90,7 @@ impl Run {
 pub fn run(plan: &Plan) -> io::Result<Report> {
     let disk = SmallDisk::mount(&plan.folder)?;
     let counters = || (0..plan.writers).map(|_| AtomicU64::new(0)).collect();
-    let run = Run { acknowledged: counters(), refused: counters(), ..Run::default() };
+    let run = Run { acknowledged: counters(), refused: counters(), enough: counters(), ..Run::default() };
     let filled = std::thread::scope(|scope| {
         let run = &run;
         let threads: Vec<_> = (0..plan.writers).map(|writer| scope.spawn(move || write(plan, run, writer))).collect();
@@ -108,6 +118,9 @@ fn write(plan: &Plan, run: &Run, writer: usize) -> io::Result<()> {
     let mut process = start(plan)?;
     let mut random = Random::new(writer as u64);
     for n in 0.. {
+        while run.is_to_wait(writer) {
+            std::thread::sleep(POLL);
+        }
         if run.is_over() {
             break;
         }
@@ -139,7 +152,7 @@ fn read(plan: &Plan, run: &Run) -> io::Result<()> {
     let mut process = start(plan)?;
     let mut random = Random::new(1);
     while !run.is_over() {
-        std::thread::sleep(POLL);
+        std::thread::sleep(PAUSE);
         let known = run.saved.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_empty() {
             continue;
@@ -160,6 +173,11 @@ fn fill_and_free(plan: &Plan, run: &Run, disk: &SmallDisk) -> io::Result<()> {
     let read = |counters: &[AtomicU64]| -> Vec<u64> { counters.iter().map(|one| one.load(Ordering::SeqCst)).collect() };
     let mut freed: Option<(Instant, u64)> = None;
     let mut before = read(&run.acknowledged);
+    let go_on = |before: &[u64]| {
+        run.enough.iter().zip(before).for_each(|(enough, before)| enough.store(before + SAVES, Ordering::SeqCst));
+        run.is_filling.store(false, Ordering::SeqCst);
+    };
+    go_on(&before);
     for _ in 0..plan.fills {
         wait_until("every writer saved", || {
             let now = read(&run.acknowledged);
@@ -168,6 +186,7 @@ fn fill_and_free(plan: &Plan, run: &Run, disk: &SmallDisk) -> io::Result<()> {
             }
             Ok(now.iter().zip(&before).all(|(now, before)| *now >= before + SAVES))
         })?;
+        run.is_filling.store(true, Ordering::SeqCst);
         let (refused, reads) = (read(&run.refused), run.reads.load(Ordering::SeqCst));
         wait_until("every writer was refused", || {
             // Others give back what they used for a while, and that is taken as well.
@@ -176,6 +195,7 @@ fn fill_and_free(plan: &Plan, run: &Run, disk: &SmallDisk) -> io::Result<()> {
             Ok(were_refused && run.reads.load(Ordering::SeqCst) >= reads + READS)
         })?;
         before = read(&run.acknowledged);
+        go_on(&before);
         disk.free()?;
         freed = Some((Instant::now(), before.iter().sum()));
         run.report(|report| report.fills += 1);

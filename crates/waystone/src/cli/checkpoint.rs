@@ -56,7 +56,7 @@ pub(crate) enum Command {
     },
     /// List a deleted or archived checkpoint again
     Restore {
-        /// Its id
+        /// Its id, from `checkpoint list --archived`
         checkpoint: CheckpointId,
     },
 }
@@ -89,6 +89,9 @@ pub(crate) struct List {
     /// Only checkpoints saved before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
+    /// Those that were deleted or pruned and can be restored, instead of those that are there
+    #[arg(long, conflicts_with = "content")]
+    archived: bool,
     /// How many to show, 1 to 1000
     #[arg(long, default_value_t = ListCheckpoints::default_limit())]
     limit: u32,
@@ -259,6 +262,7 @@ impl List {
             agent_id: self.agent,
             since: self.since,
             until: self.until,
+            archived: self.archived,
             limit: self.limit,
             offset: self.offset,
             cursor: self.cursor,

@@ -57,9 +57,13 @@ fn kept(stats: &Stats) -> String {
         0 => live.to_string(),
         archived => format!("{live}, and {archived} archived"),
     };
+    let (stored, raw) = (bytes(stats.stored_bytes), bytes(stats.raw_bytes));
     let stored = match stats.stored_bytes {
         0 => String::new(),
-        _ => format!("{} of {} JSON, {:.1} x smaller", bytes(stats.stored_bytes), bytes(stats.raw_bytes), stats.ratio),
+        _ => match stats.ratio {
+            ratio if ratio >= 1.0 => format!("{stored} for {raw} of JSON, {ratio:.1} x smaller"),
+            _ => format!("{stored} for {raw} of JSON; what is very short does not get smaller"),
+        },
     };
     let percent = stats.quota_used_bytes as f64 * 100.0 / stats.quota_max_bytes.max(1) as f64;
     fields(&[

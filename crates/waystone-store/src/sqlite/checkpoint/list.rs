@@ -17,7 +17,7 @@ use crate::sqlite::session::{self, SessionRow};
 
 /// The filters, as text that is always the same: a filter that was not given is NULL and lets everything pass.
 const FILTERS: &str = "
-    c.archived_at_ms IS NULL AND s.archived_at_ms IS NULL
+    s.archived_at_ms IS NULL
     AND (:project IS NULL OR s.project = :project)
     AND (:workflow IS NULL OR c.workflow = :workflow)
     AND (:agent IS NULL OR c.agent = :agent)
@@ -30,10 +30,10 @@ const FILTERS: &str = "
 /// What a list is narrowed down to, as values for the names in [`FILTERS`].
 struct Bounds {
     session: Option<SessionRow>,
-    within: &'static str,
+    within: String,
     tags: String,
     before: i64,
-    /// What the index of words and tags is asked for. In a session every checkpoint is looked at instead.
+    /// What the index of words and tags is asked for. In a session, and of what is archived, every checkpoint is looked at instead.
     terms: Option<String>,
 }
 
@@ -50,8 +50,11 @@ impl Bounds {
             Some(_) => "c.session = :session AND c.space = :space",
             None => "c.space = :space AND :session IS NULL",
         };
+        let state = if filter.archived { "c.archived_at_ms IS NOT NULL" } else { "c.archived_at_ms IS NULL" };
+        let within = format!("{within} AND {state}");
         let tags = serde_json::json!(filter.tags).to_string();
-        let terms = expression(words_of(filter).unwrap_or_default(), &filter.tags).filter(|_| session.is_none());
+        let terms = expression(words_of(filter).unwrap_or_default(), &filter.tags)
+            .filter(|_| session.is_none() && !filter.archived);
         Ok(Self { session, within, tags, before: cursor::read(filter.cursor.as_deref())?, terms })
     }
 
@@ -145,7 +148,7 @@ fn list_found(db: &Connection, scope: &Scope, filter: &ListCheckpoints, bounds: 
 /// each that came after.
 fn find(db: &Connection, scope: &Scope, filter: &ListCheckpoints, bounds: &Bounds) -> DbResult<Vec<(i64, i64)>> {
     const INDEXED: &str = "(SELECT min(found_key) FROM search_index)";
-    let within = bounds.within;
+    let within = &bounds.within;
     let sql = format!(
         "SELECT c.seq, c.key FROM checkpoint_term CROSS JOIN checkpoint AS c ON c.key = checkpoint_term.rowid
              CROSS JOIN session AS s ON s.key = c.session
@@ -190,7 +193,8 @@ pub(crate) fn list_indexed(db: &Connection, scope: &Scope, filter: &ListCheckpoi
 }
 
 fn is_unfiltered(filter: &ListCheckpoints) -> bool {
-    filter.project_id.is_none()
+    !filter.archived
+        && filter.project_id.is_none()
         && filter.workflow_id.is_none()
         && filter.agent_id.is_none()
         && filter.since.is_none()

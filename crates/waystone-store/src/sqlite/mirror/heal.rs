@@ -1,13 +1,18 @@
-//! Rows put right from their mirror file. A file proves itself by its hashes; a row does so only by the hash of its text.
+//! Rows put right from their mirror file, or from a backup. A file proves itself by its hashes; a row does so only by the hash of its text.
 
-use rusqlite::{Connection, params};
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
+use waystone_core::clock::Timestamp;
 use waystone_core::pack::pack;
 
 use super::read_group;
+use crate::backup::{database_in, list};
 use crate::directory::DataDirectory;
 use crate::mirror::{Columns, Group, MirroredCheckpoint, read_file};
 use crate::sqlite::columns::{to_sql, update};
+use crate::sqlite::connection::open_untouched;
 use crate::sqlite::counter::recount;
 use crate::sqlite::error::{DbResult, missing_id, unreadable};
 
@@ -46,6 +51,43 @@ pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: 
     let Ok(Ok(copy)) = read_file(&directory.root().join(group.path().ok_or_else(missing_id)?)) else {
         return Ok(Vec::new());
     };
+    heal_from(db, &group, &copy, trust)
+}
+
+/// The same from the newest backup that has what is damaged. A backup is older than the group: only its texts count.
+pub(crate) fn heal_from_backups(
+    directory: &DataDirectory,
+    db: &Connection,
+    key: i64,
+    now: Timestamp,
+) -> DbResult<Vec<String>> {
+    let mut healed = Vec::new();
+    for backup in list(directory, now).unwrap_or_default() {
+        let Some(group) = read_group(db, key)? else { break };
+        if group.checkpoints.iter().all(|saved| saved.text.is_some()) {
+            break;
+        }
+        match read_from_backup(&database_in(&backup), &group) {
+            Ok(Some(copy)) => healed.extend(heal_from(db, &group, &copy, Trust::Texts)?),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, backup = %backup.display(), "a backup cannot be read"),
+        }
+    }
+    Ok(healed)
+}
+
+/// What a backup has of a group, as far as it is of the same contexts.
+fn read_from_backup(database: &Path, group: &Group) -> DbResult<Option<Group>> {
+    let db = open_untouched(database)?;
+    let key = db.query_row("SELECT key FROM checkpoint_group WHERE id = ?1", [group.row.id()], |row| row.get(0));
+    let Some(mut copy) = key.optional()?.map_or(Ok(None), |key| read_group(&db, key))? else { return Ok(None) };
+    let identity = |saved: &MirroredCheckpoint| (saved.columns.id().to_owned(), saved.columns.hash("context_hash"));
+    let known: Vec<_> = group.checkpoints.iter().map(identity).collect();
+    copy.checkpoints.retain(|saved| known.contains(&identity(saved)));
+    Ok(Some(copy))
+}
+
+fn heal_from(db: &Connection, group: &Group, copy: &Group, trust: Trust) -> DbResult<Vec<String>> {
     let mut healed = Vec::new();
     if copy.row.id() != group.row.id() || copy.session.id() != group.session.id() {
         return Ok(healed);
@@ -55,19 +97,18 @@ pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: 
         let here = group.checkpoints.iter().find(|here| here.columns.id() == saved.columns.id());
         let is_healed = match here {
             Some(here) => heal_checkpoint(db, here, saved, trust)?,
-            None => trust == Trust::Columns && take_back(db, &group, saved)?,
+            None => trust == Trust::Columns && take_back(db, group, saved)?,
         };
         if is_healed {
             healed.push(saved.columns.id().to_owned());
         }
     }
-    if trust == Trust::Columns && is_newest(db, &group)? && heal_columns(db, "session", &group.session, &copy.session)?
-    {
+    if trust == Trust::Columns && is_newest(db, group)? && heal_columns(db, "session", &group.session, &copy.session)? {
         healed.push(copy.session.id().to_owned());
     }
     if !healed.is_empty() {
         recount(db)?;
-        db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![key])?;
+        db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE key = ?1", params![group.row.key()])?;
     }
     Ok(healed)
 }
