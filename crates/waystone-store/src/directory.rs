@@ -3,23 +3,28 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use waystone_core::clock::Timestamp;
 
 use crate::OpenError;
 use crate::platform::{self, Access};
+use crate::seal::MasterKey;
+use crate::sqlite::Keys;
 
 pub(crate) const DATABASE: &str = "waystone.db";
 /// The folder of mirror files.
 pub(crate) const CONTEXTS: &str = "contexts";
 
+const LOGS: &str = "logs";
 /// Where it stands what was removed for good.
 pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
 
-/// A directory that is ours, private and local.
+/// A directory that is ours, private and local, and the keys of what is sealed in it.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDirectory {
     root: PathBuf,
+    keys: Arc<Keys>,
 }
 
 impl DataDirectory {
@@ -38,9 +43,18 @@ impl DataDirectory {
         if let Some(kind) = platform::network_file_system(root).map_err(unusable)? {
             return Err(OpenError::NetworkFileSystem { path: root.to_owned(), kind });
         }
-        let directory = Self { root: root.canonicalize().map_err(unusable)? };
+        let directory = Self { root: root.canonicalize().map_err(unusable)?, keys: Arc::default() };
         platform::create_private_dir(&directory.run()).map_err(unusable)?;
         Ok(directory)
+    }
+
+    /// The same with keys.
+    pub(crate) fn with_keys(self, master: Option<&MasterKey>) -> Self {
+        Self { keys: Arc::new(Keys::new(master.cloned())), ..self }
+    }
+
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
+        &self.keys
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -117,7 +131,7 @@ impl DataDirectory {
 
     /// Where a database is made anew, with its log beside it.
     pub(crate) fn rebuild(&self) -> Self {
-        Self { root: self.root.join("rebuild") }
+        Self { root: self.root.join("rebuild"), keys: Arc::clone(&self.keys) }
     }
 
     /// Where a database is that was made anew and is about to take the place of a damaged one.
@@ -138,9 +152,6 @@ impl DataDirectory {
         self.root.join("run")
     }
 
-    fn logs(&self) -> PathBuf {
-        self.root.join("logs")
-    }
 }
 
 fn name_of(at: Timestamp) -> String {
@@ -159,7 +170,7 @@ const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Opens the log file of a data directory for appending.
 pub fn open_log(root: &Path) -> io::Result<File> {
-    let folder = DataDirectory { root: root.to_owned() }.logs();
+    let folder = root.join(LOGS);
     platform::create_private_dir(&folder)?;
     let path = folder.join("waystone.log");
     if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {

@@ -11,14 +11,30 @@ mod maintenance;
 mod mirror;
 mod platform;
 mod repair;
+mod seal;
 mod sqlite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use directory::{make_exports, open_log};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
+pub use seal::{MasterKey, NoRandomness};
 pub use sqlite::Sqlite;
+
+/// A data directory, and the key of what is sealed in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Root<'a> {
+    pub path: &'a Path,
+    /// Without one a new store is plain, and a sealed one is refused.
+    pub key: Option<&'a MasterKey>,
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Root<'a> {
+    fn from(path: &'a P) -> Self {
+        Self { path: path.as_ref(), key: None }
+    }
+}
 
 /// Why a data directory cannot be used. What to do about it is its hint.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +51,12 @@ pub enum OpenError {
     InUse { path: PathBuf, pids: Vec<u32> },
     #[error("{path} was written by a newer version of waystone (schema {found}, this one knows {known})")]
     Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("what is in {path} is sealed, and there is no key")]
+    Sealed { path: PathBuf },
+    #[error("what is in {path} is sealed with another key")]
+    OtherKey { path: PathBuf },
+    #[error("what is in {path} is not sealed")]
+    NotSealed { path: PathBuf },
     #[error("{path} is missing, but copies of what was in it are there")]
     Lost { path: PathBuf },
     #[error("{path} cannot be opened because the disk is full")]
@@ -58,6 +80,10 @@ impl OpenError {
             Self::NetworkFileSystem { .. } => "choose a local directory",
             Self::InUse { .. } => "stop them and try again",
             Self::Newer { .. } => "upgrade this program",
+            Self::Sealed { .. } | Self::OtherKey { .. } => {
+                "name the key that it was made with: WAYSTONE_KEY_FILE, WAYSTONE_PASSPHRASE, or the keychain of the one who made it"
+            }
+            Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
             Self::Lost { .. } => "bring it back with `waystone doctor --repair`",
             Self::Full { .. } => "free some room and try again",
             Self::Database { .. } => "`waystone doctor --repair` brings back what was saved",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use waystone_core::api::Finding;
 use waystone_core::clock::{Clock, Timestamp};
 
-use crate::OpenError;
+use crate::{OpenError, Root};
 use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
@@ -31,8 +31,13 @@ pub struct Repaired {
 
 /// Brings back what is in mirror files and not in the database; a database that cannot be used is replaced. `progress` is told how
 /// much is done, and of how much.
-pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, OpenError> {
-    let directory = DataDirectory::prepare(root)?;
+pub fn repair<'a>(
+    root: impl Into<Root<'a>>,
+    clock: &Arc<dyn Clock>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repaired, OpenError> {
+    let Root { path: root, key } = root.into();
+    let directory = DataDirectory::prepare(root)?.with_keys(key);
     let _alone = take_alone(&directory)?;
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
@@ -53,8 +58,8 @@ pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64,
 }
 
 /// Puts a backup in the place of what is there, which is set aside with its files.
-pub fn restore_from(
-    root: &Path,
+pub fn restore_from<'a>(
+    root: impl Into<Root<'a>>,
     from: &Path,
     clock: &Arc<dyn Clock>,
     progress: &mut dyn FnMut(u64, u64),
@@ -62,7 +67,8 @@ pub fn restore_from(
     let bad = |message: &str| OpenError::Backup { path: from.to_owned(), message: message.to_owned() };
     let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
     let source = source.canonicalize().map_err(|error| bad(&error.to_string()))?;
-    let directory = DataDirectory::prepare(root)?;
+    let Root { path: root, key } = root.into();
+    let directory = DataDirectory::prepare(root)?.with_keys(key);
     if source == directory.database() {
         return Err(bad("it is the data directory itself"));
     }
@@ -70,7 +76,7 @@ pub fn restore_from(
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = begin(&directory)?;
-    if let Some(damage) = why_unusable_copy(&source, &fresh.database(), now)? {
+    if let Some(damage) = why_unusable_copy(&source, &fresh.database(), directory.keys(), now)? {
         fs::remove_dir_all(fresh.root()).map_err(unusable)?;
         return Err(bad(&damage));
     }
@@ -112,7 +118,7 @@ fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> 
 fn take_backup(directory: &DataDirectory, fresh: &DataDirectory, at: Timestamp) -> Result<Option<PathBuf>, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.backups(), error };
     for path in backup::list(directory, at).map_err(unusable)? {
-        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), at)? else {
+        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), directory.keys(), at)? else {
             return Ok(Some(path));
         };
         tracing::warn!(path = %path.display(), damage, "a backup cannot be used");

@@ -24,6 +24,7 @@ mod reader;
 mod rebuild;
 mod resume;
 mod retention;
+mod seal;
 mod search;
 mod segment;
 mod session;
@@ -37,7 +38,6 @@ mod writer;
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -58,7 +58,7 @@ use waystone_core::store::{
 };
 use waystone_core::{Error, Limits, Result};
 
-use crate::OpenError;
+use crate::{OpenError, Root};
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
@@ -73,6 +73,7 @@ pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::{Base, forget_files, import_files};
+pub(crate) use seal::Keys;
 use search::Corpora;
 use stats::Measures;
 use writer::Writer;
@@ -98,16 +99,18 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
     /// decides what goes; the others come in with each call.
-    pub fn open(root: &Path, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
-        let directory = DataDirectory::prepare(root)?;
-        let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
+    pub fn open<'a>(root: impl Into<Root<'a>>, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
+        let Root { path, key } = root.into();
+        let directory = DataDirectory::prepare(path)?.with_keys(key);
+        let unusable = |error| OpenError::Unusable { path: path.to_owned(), error };
         let presence = Presence::enter(
             &directory,
             &clock.new_id(),
             || migration::is_current(&directory),
             || migration::run(&directory, clock.now()),
         )?;
-        let readers = Arc::new(Readers::new(directory.database()));
+        migration::unlock(&directory.database(), directory.keys())?;
+        let readers = Arc::new(Readers::new(&directory));
         let writer = Writer::start(&directory)?;
         let upkeep = Upkeep::new(directory.clone(), Arc::clone(&clock), limits.clone())?;
         let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
@@ -251,7 +254,8 @@ impl Store for Sqlite {
         // Not with a connection that has searched before: the check would compare what that one remembers of the index of words with what
         // others have made of it since, and call it damage.
         let path = self.directory.database();
-        self.readers.read(move |_| doctor::check_database(&open_reader(&path)?)).await
+        let keys = Arc::clone(self.directory.keys());
+        self.readers.read(move |_| doctor::check_database(&open_reader(&path, &keys)?)).await
     }
 
     async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
@@ -388,7 +392,7 @@ impl Store for Sqlite {
 
     fn watch_events(&self) -> watch::Receiver<i64> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.get_or_insert_with(|| EventWatch::start(self.directory.database())).subscribe()
+        events.get_or_insert_with(|| EventWatch::start(self.directory.clone())).subscribe()
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats> {

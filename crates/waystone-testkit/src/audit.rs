@@ -44,7 +44,7 @@ const PROBLEMS: [(&str, &str); 14] = [
     (
         "checkpoint_bytes",
         "SELECT id FROM checkpoint AS c LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key
-         WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes",
+         WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes AND (SELECT wrapped_key IS NULL FROM space)",
     ),
     (
         "checkpoint.base",
@@ -67,7 +67,7 @@ const PROBLEMS: [(&str, &str); 14] = [
     (
         "segment",
         "SELECT s.id FROM segment AS s LEFT JOIN segment_text AS x ON x.segment = s.key
-         WHERE x.text IS NULL OR length(CAST(x.text AS BLOB)) <> s.size_bytes OR tier NOT IN ('working', 'stashed', 'archive')
+         WHERE x.text IS NULL OR length(CAST(x.text AS BLOB)) <> s.size_bytes AND (SELECT wrapped_key IS NULL FROM space) OR tier NOT IN ('working', 'stashed', 'archive')
              OR (tier = 'working') <> (entered_seq IS NOT NULL) OR (tier = 'archive') <> (archived_at_ms IS NOT NULL)",
     ),
     (

@@ -438,7 +438,7 @@ impl SegmentStore for FaultyStore {
 pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let data_dir = std::env::var("WAYSTONE_DATA_DIR")?;
     let clock = Arc::new(ManualClock::unique());
-    let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone(), &Limits::default())?), fault);
+    let store = FaultyStore::new(Arc::new(Sqlite::open(&data_dir, clock.clone(), &Limits::default())?), fault);
     let limits = Limits { checkpoints_max: 1_000_000, ..Limits::default() };
     let engine = Engine::new(Arc::new(store), clock, limits, "default".parse()?);
     Mcp::new(engine.clone(), "faulty", ToolSet::All).serve_stdio(std::future::pending()).await?;

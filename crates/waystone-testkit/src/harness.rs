@@ -15,7 +15,7 @@ use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Export, Limits, Result, json};
-use waystone_store::{OpenError, Repaired, Sqlite};
+use waystone_store::{MasterKey, OpenError, Repaired, Root, Sqlite};
 
 use crate::audit;
 use crate::clock::ManualClock;
@@ -116,7 +116,7 @@ impl Harness {
 
     pub fn try_repair(&self) -> Result<Repaired, OpenError> {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        waystone_store::repair(self.data_dir(), &clock, &mut |_, _| {})
+        waystone_store::repair(Root { path: self.data_dir(), key: key().as_ref() }, &clock, &mut |_, _| {})
     }
 
     /// Compares both copies of everything, and heals each from the other.
@@ -226,8 +226,15 @@ pub fn context_of(loaded: &LoadedCheckpoint) -> Value {
     json::parse_trusted(loaded.context.get().as_bytes()).unwrap()
 }
 
+/// What stores of tests are sealed with, where `WAYSTONE_TEST_SEALED` asks for it: what holds for plain ones holds for sealed ones too.
+#[expect(clippy::disallowed_methods, reason = "a run of tests is told so how it is meant")]
+pub fn key() -> Option<MasterKey> {
+    std::env::var_os("WAYSTONE_TEST_SEALED").map(|_| MasterKey::new([7; 32]))
+}
+
 fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {
-    let store = Sqlite::open(path, clock.clone(), limits).unwrap();
+    let key = key();
+    let store = Sqlite::open(Root { path, key: key.as_ref() }, clock.clone(), limits).unwrap();
     let store = Arc::new(FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps))));
     let engine = Engine::new(store.clone(), clock.clone(), limits.clone(), "project".parse().unwrap());
     (engine, store)

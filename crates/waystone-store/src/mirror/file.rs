@@ -9,10 +9,11 @@ use waystone_core::api::{Finding, FindingKind};
 use super::name::SUFFIX;
 use super::{DamagedFile, Group, decode};
 use crate::directory::DataDirectory;
+use crate::sqlite::Keys;
 use crate::platform::{create_private_dir, create_private_file, sync_directory};
 
-pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, DamagedFile>> {
-    Ok(decode(&fs::read(path)?))
+pub(crate) fn read_file(path: &Path, keys: &Keys) -> io::Result<Result<Group, DamagedFile>> {
+    Ok(decode(&fs::read(path)?, keys))
 }
 
 /// Every mirror file, from the data directory, in order, and what could not be looked into.

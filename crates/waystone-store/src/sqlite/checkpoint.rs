@@ -19,6 +19,7 @@ use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
 use super::retention::recount_session;
+use super::seal::session_column;
 use super::session;
 use crate::mirror;
 pub(crate) use add::{Links, add, check_quota, find_base, find_open_group, insert};
@@ -135,8 +136,17 @@ pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, 
     mark_group_changed(db, key, seq)
 }
 
-const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \
-                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, s.critical_keys, c.git_branch, c.git_head";
+const COLUMNS: &str = concat!(
+    "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, ",
+    session_column!("c", "metadata", "s"),
+    ", c.agent, c.workflow, p.id, ",
+    session_column!("c", "context_hash", "s"),
+    ", coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, ",
+    session_column!("s", "critical_keys", "s"),
+    ", ",
+    session_column!("c", "git_branch", "s"),
+    ", c.git_head"
+);
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
                     LEFT JOIN checkpoint AS p ON p.key = c.parent";
@@ -271,9 +281,15 @@ pub(crate) fn find(
 /// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.
 fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResult<Vec<Packed>> {
     let mut statement = db.prepare_cached(
-        "SELECT c.raw_bytes, c.raw_hash, b.bytes, p.id, p.key, p.raw_hash FROM checkpoint AS c
+        concat!(
+            "SELECT c.raw_bytes, ",
+            session_column!("c", "raw_hash", "s"),
+            ", unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key), p.id, p.key, ",
+            session_column!("p", "raw_hash", "s"),
+            " FROM checkpoint AS c JOIN session AS s ON s.key = c.session
          LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key LEFT JOIN checkpoint AS p ON p.key = c.base
-         WHERE c.key = ?1",
+         WHERE c.key = ?1"
+        ),
     )?;
     let (mut chain, mut next) = (Vec::new(), Some(key));
     while let Some(key) = next
@@ -295,6 +311,17 @@ fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResu
     }
     chain.reverse();
     Ok(chain)
+}
+
+/// Writes the bytes of a checkpoint, in place of those that it has.
+pub(crate) fn write_bytes(db: &Connection, key: i64, bytes: &[u8]) -> DbResult<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes)
+         SELECT c.key, sealed(?2, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
+         FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE c.key = ?1",
+    )?
+    .execute(params![key, bytes])?;
+    Ok(())
 }
 
 fn add_to_counts(db: &Connection, scope: &Scope, session: i64, checkpoints: i64, bytes: usize) -> DbResult<()> {

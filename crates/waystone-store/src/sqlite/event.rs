@@ -1,6 +1,5 @@
 //! Events as rows, and the thread that notices what other processes add.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -12,6 +11,7 @@ use waystone_core::store::Scope;
 use super::connection::open_reader;
 use super::error::{DbResult, unreadable};
 use crate::background::{Background, Stop};
+use crate::directory::DataDirectory;
 
 /// How often the database is asked while someone listens.
 const ROUND: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> Db
     let newest: i64 =
         db.query_row("SELECT event_seq FROM space WHERE space = ?1", params![scope.space], |row| row.get(0))?;
     let mut statement = db.prepare_cached(
-        "SELECT seq, at_ms, kind, payload FROM event WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+        "SELECT seq, at_ms, kind, unsealed(payload, 'event', seq) FROM event WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
     )?;
     let mut rows = statement.query(params![scope.space, after, limit])?;
     let mut events = Vec::new();
@@ -47,10 +47,10 @@ pub(crate) struct EventWatch {
 }
 
 impl EventWatch {
-    pub(crate) fn start(path: PathBuf) -> Self {
+    pub(crate) fn start(directory: DataDirectory) -> Self {
         let newest = watch::Sender::new(0);
         let told = newest.clone();
-        let thread = Background::start("events", move |stop| run(&path, &told, stop));
+        let thread = Background::start("events", move |stop| run(&directory, &told, stop));
         let thread = thread.map_err(|error| tracing::error!(%error, "events cannot be watched")).ok();
         Self { newest, _thread: thread }
     }
@@ -60,14 +60,14 @@ impl EventWatch {
     }
 }
 
-fn run(path: &Path, told: &watch::Sender<i64>, stop: &Stop) {
+fn run(directory: &DataDirectory, told: &watch::Sender<i64>, stop: &Stop) {
     let mut db = None;
     while stop.wait(ROUND) {
         if told.receiver_count() == 0 {
             continue;
         }
         if db.is_none() {
-            db = open_reader(path).map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
+            db = open_reader(&directory.database(), directory.keys()).map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
         }
         // One machine has one space: the newest of all is the newest of it.
         let newest = db.as_ref().and_then(|db| {

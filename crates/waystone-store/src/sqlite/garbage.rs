@@ -21,7 +21,7 @@ pub(super) const ROOTS: &str = "
         UNION SELECT 0, key, NULL FROM
             (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND type = 'message' AND tier = 'working'
              ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
-        UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = :file AND tier <> 'archive'
+        UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = (SELECT sealed_alike(:file, 'file_path', 'project:' || id, wrapped_key) FROM project WHERE key = :project) AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM segment
             WHERE project = :project AND type = 'decision' AND created_at_ms >= :since AND tier <> 'archive'
         UNION SELECT 0, r.target, NULL FROM root JOIN segment_ref AS r ON root.kind = 0 AND r.source = root.key

@@ -2,23 +2,26 @@
 //! the same transaction: a crash leaves a file applied or not.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
 use super::connection::{open_empty, open_new, open_untouched};
+use super::seal::{Keys, STORE};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
     include_str!("../../migrations/sqlite/0004_segment.sql"),
     include_str!("../../migrations/sqlite/0005_search.sql"),
     include_str!("../../migrations/sqlite/0006_housekeeping.sql"),
+    include_str!("../../migrations/sqlite/0007_seal.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
@@ -44,7 +47,7 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
         let is_lost = directory.has_copies() || directory.rebuilt().exists();
         return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
-    let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
+    let found = open_untouched(&path, directory.keys()).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
@@ -65,7 +68,7 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
             false => OpenError::Full { path: path.clone() },
         })?;
     }
-    make(&path, now)?;
+    make(&path, directory.keys(), now)?;
     sync_directory(directory.root()).map_err(unusable)?;
     // Folders above it may have been made with it. Some belong to others and cannot be synced by us; those were there before.
     directory.root().ancestors().skip(1).for_each(|folder| drop(sync_directory(folder)));
@@ -73,24 +76,42 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
 }
 
 /// Makes a database with the present schema, or brings one to it.
-pub(crate) fn make(path: &Path, now: Timestamp) -> Result<(), OpenError> {
+pub(crate) fn make(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> Result<(), OpenError> {
     open_private_file(path).map_err(|error| OpenError::Unusable { path: path.to_owned(), error })?;
-    apply(path, now).map_err(|error| cannot_open(path, &error))
+    apply(path, keys, now).map_err(|error| cannot_open(path, &error))
 }
 
-fn apply(path: &Path, now: Timestamp) -> rusqlite::Result<()> {
-    let mut db = open_new(path)?;
+fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> {
+    let mut db = open_new(path, keys)?;
+    let is_new = version(&db)? == 0;
     for number in version(&db)?..VERSION {
         let transaction = db.transaction()?;
         transaction.execute_batch(MIGRATIONS[number as usize])?;
         if number == 0 {
             add_first_space(&transaction, now)?;
         }
+        if is_new && number + 1 == VERSION {
+            transaction.execute("UPDATE space SET wrapped_key = new_key(?1)", params![STORE])?;
+        }
         transaction.pragma_update(None, "user_version", number + 1)?;
         transaction.pragma_update(None, "application_id", APPLICATION + number + 1)?;
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// Takes the store's own key into use. A key that does not fit what is there, or none where one is needed, is refused.
+pub(crate) fn unlock(path: &Path, keys: &Arc<Keys>) -> Result<(), OpenError> {
+    let wrapped: Option<Vec<u8>> = open_untouched(path, keys)
+        .and_then(|db| db.query_row("SELECT wrapped_key FROM space", [], |row| row.get(0)))
+        .map_err(|error| cannot_open(path, &error))?;
+    let path = path.to_owned();
+    match (wrapped, keys.is_sealed()) {
+        (None, false) => Ok(()),
+        (None, true) => Err(OpenError::NotSealed { path }),
+        (Some(_), false) => Err(OpenError::Sealed { path }),
+        (Some(wrapped), true) => keys.unlock(&wrapped).map_err(|_| OpenError::OtherKey { path }),
+    }
 }
 
 fn add_first_space(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {

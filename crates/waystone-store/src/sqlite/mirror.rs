@@ -99,7 +99,7 @@ pub(crate) fn write(
     let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
     let removed = tombstone::read(directory, group.session.id()).map_err(|error| failed(&error))?;
-    let is_ours = match read_file(&path) {
+    let is_ours = match read_file(&path, directory.keys()) {
         Ok(Ok(before)) if before.row.id() == group.row.id() => {
             take_over(&mut group, before.without(&removed));
             true
@@ -115,8 +115,8 @@ pub(crate) fn write(
         mirror::remove(&path).map_err(|error| failed(&error))?;
         return Ok(Some((key, changed)));
     }
-    let bytes = mirror::encode(&group).map_err(|error| failed(&error))?;
-    if mirror::decode(&bytes).as_ref() != Ok(&group) {
+    let bytes = mirror::encode(&group, directory.keys()).map_err(|error| failed(&error))?;
+    if mirror::decode(&bytes, directory.keys()).as_ref() != Ok(&group) {
         return Err(unreadable("a mirror file", "it does not decode to what it was made from"));
     }
     mirror::replace(&path, &bytes).map_err(|error| failed(&error))?;
@@ -171,19 +171,32 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
         Ok(db.prepare_cached(sql)?.query_row(params![key], columns::read).optional()?)
     };
     let row = one("SELECT * FROM checkpoint_group WHERE key = ?1")?;
-    let session = one("SELECT s.* FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1")?;
+    let session = one(&format!(
+        "SELECT s.*{} FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1",
+        columns::opened(db, "session", "s", "s")?
+    ))?;
     let (Some(mut row), Some(session)) = (row, session) else { return Ok(None) };
     // It says what the file holds, so it is not part of what is held.
     row.remove("mirrored_seq");
-    let mut statement = db.prepare_cached(
-        "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id FROM checkpoint AS c
-         WHERE c.group_key = ?1 ORDER BY c.seq",
-    )?;
+    let opened = columns::opened(db, "checkpoint", "c", "s")?;
+    let bytes = match opened.is_empty() {
+        true => "b.bytes",
+        false => "unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)",
+    };
+    let bytes = format!(
+        "SELECT {bytes} FROM checkpoint_bytes AS b JOIN checkpoint AS c ON c.key = b.checkpoint
+             JOIN session AS s ON s.key = c.session WHERE b.checkpoint = ?1"
+    );
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id{opened} FROM checkpoint AS c
+         JOIN checkpoint_group AS g ON g.key = c.group_key JOIN session AS s ON s.key = g.session
+         WHERE c.group_key = ?1 ORDER BY c.seq"
+    ))?;
     let mut rows = statement.query(params![key])?;
     let mut texts: HashMap<i64, Arc<[u8]>> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
-        let decoded = read_text(db, row, &texts)?;
+        let decoded = read_text(db, &bytes, row, &texts)?;
         // What follows is proven by its own hash, also when the hash of this one is damaged.
         if let Some(text) = &decoded {
             texts.insert(row.get("key")?, Arc::clone(text));
@@ -196,11 +209,17 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
 }
 
 /// What the bytes of a checkpoint decode to, with the texts before it by their keys; `None` when they do not.
-fn read_text(db: &Connection, row: &Row<'_>, before: &HashMap<i64, Arc<[u8]>>) -> DbResult<Option<Arc<[u8]>>> {
+fn read_text(
+    db: &Connection,
+    bytes: &str,
+    row: &Row<'_>,
+    before: &HashMap<i64, Arc<[u8]>>,
+) -> DbResult<Option<Arc<[u8]>>> {
     let bytes = db
-        .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
+        .prepare_cached(bytes)?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
-        .optional();
+        .optional()
+        .map(Option::flatten);
     let bytes: Option<Vec<u8>> = match bytes {
         Err(error) if is_damage(&error) => None,
         bytes => bytes?,

@@ -1,6 +1,5 @@
 //! Reads, beside the writer: a few connections, opened when first needed, each used by one call at a time.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -9,18 +8,20 @@ use waystone_core::{Error, Result};
 
 use super::connection::open_reader;
 use super::error::{DbResult, closed};
+use crate::directory::DataDirectory;
 
 const READERS_MAX: usize = 4;
 
 pub(crate) struct Readers {
-    path: PathBuf,
+    directory: DataDirectory,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(READERS_MAX)) }
+    pub(crate) fn new(directory: &DataDirectory) -> Self {
+        let directory = directory.clone();
+        Self { directory, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(READERS_MAX)) }
     }
 
     /// Runs `work` in one read transaction: it sees one state of the database, and the state is let go of at its end.
@@ -39,7 +40,7 @@ impl Readers {
 
     fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<T> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let db = idle.map_or_else(|| open_reader(&self.path), Ok)?;
+        let db = idle.map_or_else(|| open_reader(&self.directory.database(), self.directory.keys()), Ok)?;
         let transaction = db.unchecked_transaction()?;
         let done = work(&transaction);
         drop(transaction);

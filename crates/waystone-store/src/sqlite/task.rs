@@ -11,6 +11,7 @@ use waystone_core::store::{Restored, Scope, WhichSnapshot};
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
+use super::seal::project_column;
 use super::segment::{
     Edit, Image, ProjectRow, ensure_project, ensure_task, find_project, find_task, image_of, task_id, tier_of,
     touch_place,
@@ -104,7 +105,8 @@ pub(crate) fn add_snapshot(
         .query_row(params![row.key, task], |row| Ok((row.get(0)?, row.get(1)?)))?;
     db.prepare_cached(
         "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+         SELECT ?1, p.key, ?3, ?4, ?5, sealed(?6, 'name', ?4, 'project:' || p.id, p.wrapped_key), ?7, ?8, ?9
+         FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
         scope.space,
@@ -149,9 +151,13 @@ fn find_captured(
     }
 }
 
-const SNAPSHOT: &str = "SELECT n.key, n.id, p.id, t.id, n.name, n.created_at_ms, n.segment_count, n.tokens, n.seq
+const SNAPSHOT: &str = concat!(
+    "SELECT n.key, n.id, p.id, t.id, ",
+    project_column!("n", "name", "p"),
+    ", n.created_at_ms, n.segment_count, n.tokens, n.seq
     FROM snapshot AS n JOIN project AS p ON p.key = n.project JOIN task AS t ON t.key = n.task
-    WHERE n.archived_at_ms IS NULL";
+    WHERE n.archived_at_ms IS NULL"
+);
 
 fn read_snapshot(row: &Row<'_>) -> DbResult<(i64, Snapshot)> {
     let wrong = |error: String| unreadable("a snapshot", error);

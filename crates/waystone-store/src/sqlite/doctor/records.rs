@@ -1,5 +1,6 @@
 //! What follows from something else, compared with it: sums, hashes of the log, texts of segments, what is searched.
 
+use rusqlite::types::Value as Written;
 use rusqlite::{Connection, Row, params};
 use waystone_core::api::{Finding, FindingKind};
 use waystone_core::canon::Hash;
@@ -7,7 +8,7 @@ use waystone_core::clock::Timestamp;
 
 use crate::sqlite::counter::{recount, recount_usage};
 use crate::sqlite::error::DbResult;
-use crate::sqlite::log::chain;
+use crate::sqlite::log::{chain, hash_of};
 use crate::sqlite::search;
 
 /// So many rows are looked at in one read.
@@ -71,12 +72,12 @@ pub(crate) fn walk_operations(db: &Connection, space: i64, after: Option<Link>) 
 /// The hash of an operation, if it is what it was written with.
 fn follows(row: &Row<'_>, previous: &[u8; 32]) -> rusqlite::Result<Option<[u8; 32]>> {
     let text = |column: usize| row.get::<_, String>(column);
-    let payload: Option<String> = row.get(5)?;
+    let payload: Option<Written> = row.get(5)?;
     let (payload_hash, hash): ([u8; 32], [u8; 32]) = (row.get(6)?, row.get(7)?);
     let at = Timestamp::from_ms(row.get(1)?);
     let expected = chain(previous, row.get(0)?, at, &text(2)?, &text(3)?, &text(4)?, &Hash(payload_hash));
     // A payload that was erased leaves its hash.
-    let is_payload = payload.is_none_or(|payload| Hash::of(payload.as_bytes()).0 == payload_hash);
+    let is_payload = payload.is_none_or(|payload| hash_of(&payload).0 == payload_hash);
     Ok((is_payload && expected.0 == hash).then_some(hash))
 }
 
@@ -95,14 +96,23 @@ pub(crate) fn is_chain_whole(db: &Connection, space: i64) -> DbResult<bool> {
 /// Goes on through the texts of segments, after one with that key. They have no second copy but in backups.
 pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Finding>) -> DbResult<Walk<i64>> {
     let mut statement = db.prepare_cached(
-        "SELECT s.key, s.id, s.text_hash, CAST(x.text AS BLOB) FROM segment AS s
+        "SELECT s.key, s.id, s.text_hash, CAST(unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key) AS BLOB), p.id, p.wrapped_key
+         FROM segment AS s JOIN project AS p ON p.key = s.project
          LEFT JOIN segment_text AS x ON x.segment = s.key WHERE s.key > ?1 ORDER BY s.key LIMIT ?2",
     )?;
+    let mut keyed = db.prepare_cached("SELECT keyed(?1, 'project:' || ?2, ?3)")?;
     let (mut rows, mut count, mut last) = (statement.query(params![after, PAGE])?, 0, after);
     while let Some(row) = rows.next()? {
         (last, count) = (row.get(0)?, count + 1);
         let text: Option<Vec<u8>> = row.get(3)?;
-        if text.is_none_or(|text| row.get::<_, [u8; 32]>(2).ok() != Some(Hash::of(&text).0)) {
+        let expected: Option<Vec<u8>> = match text {
+            Some(text) => {
+                let (project, key): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
+                keyed.query_row(params![Hash::of(&text).0, project, key], |row| row.get(0))?
+            }
+            None => None,
+        };
+        if expected.is_none() || row.get(2).ok() != expected {
             let message = "is damaged; a backup may have it whole";
             damaged.push(finding(FindingKind::Lost, &row.get::<_, String>(1)?, message));
         }
@@ -151,6 +161,7 @@ fn wrong_sums(db: &Connection) -> rusqlite::Result<Vec<&'static str>> {
 fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
     let missing = "SELECT 1 FROM segment AS s LEFT JOIN segment_index AS i ON i.segment = s.key
                    WHERE i.segment IS NULL AND s.tier <> 'archive' AND NOT EXISTS (SELECT 1 FROM search_index WHERE next_segment IS NOT NULL)
+                       AND (SELECT wrapped_key IS NULL FROM space)
                    UNION ALL SELECT 1 FROM session AS s LEFT JOIN checkpoint_index AS i ON i.session = s.key
                    WHERE i.session IS NULL AND s.archived_at_ms IS NULL
                        AND NOT EXISTS (SELECT 1 FROM search_index AS f JOIN space AS p ON p.space = f.space

@@ -16,6 +16,7 @@ use waystone_testkit::{Harness, audit};
 
 use super::*;
 use crate::directory::DataDirectory;
+use crate::sqlite::Keys;
 
 const PURGE: Deletion = Deletion { purge: true };
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -57,7 +58,7 @@ fn is_anywhere(root: &Path, text: &str) -> bool {
         }
         let found = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
         let bytes = fs::read(&path).unwrap();
-        let mirrored = crate::mirror::decode(&bytes).is_ok_and(|group| {
+        let mirrored = crate::mirror::decode(&bytes, &Keys::default()).is_ok_and(|group| {
             group.checkpoints.iter().any(|saved| saved.text.as_ref().is_some_and(|text| found(text)))
         });
         found(&bytes) || mirrored

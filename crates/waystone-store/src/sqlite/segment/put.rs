@@ -16,6 +16,7 @@ use waystone_core::store::{NewSegment, NewSegments, Put, Scope};
 use super::edit::{Edit, IMAGE, Image, read_image};
 use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, touch_place};
 use crate::sqlite::error::DbResult;
+use crate::sqlite::seal::is_sealed;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
@@ -38,7 +39,10 @@ fn find_known(
     kind: SegmentType,
     hash: Hash,
 ) -> DbResult<Option<(Image, SegmentId)>> {
-    let sql = format!("SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2 AND s.text_hash = ?3");
+    let sql = format!(
+        "SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2
+             AND s.text_hash = (SELECT keyed(?3, 'project:' || id, wrapped_key) FROM project WHERE key = ?1)"
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![project.key, kind.as_str(), hash.0])?;
     rows.next()?.map(read_image).transpose()
@@ -223,7 +227,10 @@ pub(crate) fn add(
         "INSERT INTO segment (space, project, task, id, seq, type, tier, pinned, tokens, counted_at_ms, size_bytes, text_hash,
                               created_at_ms, touched_at_ms, mentions, entered_seq, survived, topic, file_path, first_line,
                               last_line, tags)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?21, ?20, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
+         SELECT ?1, p.key, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, keyed(?12, 'project:' || p.id, p.wrapped_key), ?13, ?21, ?20, ?14,
+                0, ?15, sealed_alike(?16, 'file_path', 'project:' || p.id, p.wrapped_key), ?17, ?18,
+                sealed(?19, 'tags', ?4, 'project:' || p.id, p.wrapped_key)
+         FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
         scope.space,
@@ -249,9 +256,16 @@ pub(crate) fn add(
         new.at.ms(),
     ])?;
     let key = db.last_insert_rowid();
-    db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?
-        .execute(params![key, segment.text])?;
-    index(db, key, &search::searched(&segment.text), &segment.pieces)?;
+    db.prepare_cached(
+        "INSERT INTO segment_text (segment, text)
+         SELECT s.key, sealed(?2, 'text', s.id, 'project:' || p.id, p.wrapped_key)
+         FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.key = ?1",
+    )?
+    .execute(params![key, segment.text])?;
+    // What is sealed is searched in memory alone.
+    if !is_sealed(db)? {
+        index(db, key, &search::searched(&segment.text), &segment.pieces)?;
+    }
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
         refer(db, scope, project, key, target)?;
     }

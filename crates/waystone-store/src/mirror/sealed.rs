@@ -1,0 +1,61 @@
+//! Mirror files of a sealed store: a skippable frame that holds the session's wrapped key and, under that key, the file as it would be.
+//! With the master key it stands alone.
+
+use std::io;
+
+use super::{DamagedFile, Group, HEADER_BYTES, SKIPPABLE, unhex};
+use crate::seal::{Form, MasterKey, Place};
+
+/// The first bytes of what is in the frame.
+const MARK: &[u8; 8] = b"wsealed1";
+
+pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Result<Vec<u8>> {
+    let session = group.session.id();
+    let wrapped = group.session.get("wrapped_key").and_then(unhex);
+    let wrapped = wrapped.ok_or_else(|| io::Error::other("the session has no key"))?;
+    let key = master.unwrap(&wrapped, &owner(session)).map_err(io::Error::other)?;
+    let sealed = key.seal(Form::Bytes, file, &place(session)).map_err(io::Error::other)?;
+    let mut payload = MARK.to_vec();
+    payload.extend_from_slice(&master.id());
+    for part in [session.as_bytes(), &wrapped] {
+        payload.extend_from_slice(&u16::try_from(part.len()).map_err(io::Error::other)?.to_le_bytes());
+        payload.extend_from_slice(part);
+    }
+    payload.extend_from_slice(&sealed);
+    let mut framed = Vec::with_capacity(HEADER_BYTES + payload.len());
+    framed.extend_from_slice(&SKIPPABLE.to_le_bytes());
+    framed.extend_from_slice(&u32::try_from(payload.len()).map_err(io::Error::other)?.to_le_bytes());
+    framed.extend_from_slice(&payload);
+    Ok(framed)
+}
+
+pub(super) fn decode(framed: &[u8], master: &MasterKey) -> Result<Vec<u8>, DamagedFile> {
+    let (header, payload) = framed.split_first_chunk::<HEADER_BYTES>().ok_or(DamagedFile("it is cut short"))?;
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes();
+    if header[..4] != SKIPPABLE.to_le_bytes() || header[4..] != length {
+        return Err(DamagedFile("it does not begin as a mirror does"));
+    }
+    let rest = payload.strip_prefix(MARK).ok_or(DamagedFile("it is not sealed"))?;
+    let rest = rest.strip_prefix(&master.id()).ok_or(DamagedFile("it was sealed with another key"))?;
+    let (session, rest) = part(rest)?;
+    let (wrapped, sealed) = part(rest)?;
+    let session = std::str::from_utf8(session).map_err(|_| DamagedFile("its index cannot be read"))?;
+    let key = master.unwrap(wrapped, &owner(session)).map_err(|_| DamagedFile("its key does not open"))?;
+    let opened = key.open(sealed, &place(session)).map_err(|_| DamagedFile("it does not open with its key"))?;
+    Ok(opened.bytes)
+}
+
+fn owner(session: &str) -> String {
+    format!("session:{session}")
+}
+
+fn place(session: &str) -> Place<'_> {
+    Place { name: "mirror", id: session }
+}
+
+/// The next part, which has its length before it, and the rest.
+fn part(bytes: &[u8]) -> Result<(&[u8], &[u8]), DamagedFile> {
+    let cut = DamagedFile("it is cut short");
+    let (length, rest) = bytes.split_first_chunk::<2>().ok_or(cut.clone())?;
+    rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(cut)
+}

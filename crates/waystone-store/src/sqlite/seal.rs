@@ -1,0 +1,200 @@
+//! Sealing in SQL: functions by which statements seal what they write and open what they read, so that a statement shows what is
+//! sealed, and under which key. In a plain store they return what they are given.
+//!
+//! | function | |
+//! |---|---|
+//! | `new_key(owner)` | a wrapped key for a new session or project |
+//! | `sealed(value, name, id, owner, wrapped_key)` | the value, bound to the name of its column and the id of its row |
+//! | `unsealed(value, name, id, owner, wrapped_key)` | the value again; NULL where it does not open |
+//! | `sealed_alike(value, name, owner, wrapped_key)` | the same bytes whenever the value is the same; opened with the owner as id |
+//! | `keyed(hash, owner, wrapped_key)` | a hash that tells nothing without the key |
+//!
+//! Without owner and key they take the key of the store itself.
+
+use std::sync::{Arc, OnceLock};
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Error, Result};
+
+use crate::seal::{DataKey, Form, MasterKey, NotOpened, Opened, Place};
+
+/// A column of `row` that is sealed under the key of session `owner`, opened.
+macro_rules! session_column {
+    ($row:literal, $column:literal, $owner:literal) => {
+        concat!(
+            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id, 'session:' || ", $owner, ".id, ", $owner,
+            ".wrapped_key)"
+        )
+    };
+}
+
+/// A column of `row` that is sealed under the key of project `owner`, opened.
+macro_rules! project_column {
+    ($row:literal, $column:literal, $owner:literal) => {
+        concat!(
+            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id, 'project:' || ", $owner, ".id, ", $owner,
+            ".wrapped_key)"
+        )
+    };
+}
+
+/// The same of a segment, whose project is looked up.
+macro_rules! segment_column {
+    ($row:literal, $column:literal) => {
+        concat!(
+            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id,
+             (SELECT 'project:' || id FROM project WHERE key = ", $row, ".project),
+             (SELECT wrapped_key FROM project WHERE key = ", $row, ".project))"
+        )
+    };
+}
+
+/// The text in `segment_text AS x` of `segment AS s`.
+pub(crate) const SEGMENT_TEXT: &str = "unsealed(x.text, 'text', s.id, (SELECT 'project:' || id FROM project WHERE key = s.project),
+    (SELECT wrapped_key FROM project WHERE key = s.project))";
+
+pub(crate) use {project_column, segment_column, session_column};
+
+/// Whether what is kept in a database is sealed.
+pub(crate) fn is_sealed(db: &Connection) -> Result<bool> {
+    db.prepare_cached("SELECT EXISTS (SELECT 1 FROM space WHERE wrapped_key IS NOT NULL)")?.query_row([], |row| row.get(0))
+}
+
+/// The keys of a store. Without a master key it is a plain one.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    master: Option<MasterKey>,
+    /// That of the store itself.
+    own: OnceLock<DataKey>,
+}
+
+/// Who the key of the store itself is wrapped for.
+pub(crate) const STORE: &str = "store";
+
+impl Keys {
+    pub(crate) fn new(master: Option<MasterKey>) -> Self {
+        Self { master, own: OnceLock::new() }
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.master.is_some()
+    }
+
+    pub(crate) fn master(&self) -> Option<&MasterKey> {
+        self.master.as_ref()
+    }
+
+    /// Takes the store's own key into use.
+    pub(crate) fn unlock(&self, wrapped: &[u8]) -> Result<(), NotOpened> {
+        let key = self.master.as_ref().ok_or(NotOpened)?.unwrap(wrapped, STORE)?;
+        // Whoever was first had the same.
+        let _ = self.own.set(key);
+        Ok(())
+    }
+
+    /// The key that the arguments from `at` on name, or the store's own when there are none. `None` in a plain store.
+    fn key(&self, context: &Context<'_>, at: usize) -> Result<Option<DataKey>> {
+        let Some(master) = &self.master else { return Ok(None) };
+        if context.len() == at {
+            return self.own.get().cloned().ok_or_else(|| failed("the key of the store is not known")).map(Some);
+        }
+        let (owner, wrapped) = (context.get_raw(at).as_str()?, context.get_raw(at + 1).as_blob()?);
+        Ok(Some(master.unwrap(wrapped, owner).map_err(failed)?))
+    }
+}
+
+fn failed(error: impl ToString) -> Error {
+    Error::UserFunctionError(error.to_string().into())
+}
+
+fn id_of(value: ValueRef<'_>) -> Result<String> {
+    Ok(match value {
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Blob(bytes) => hex::encode(bytes),
+        other => other.as_str()?.to_owned(),
+    })
+}
+
+fn to_value(opened: Opened) -> Option<Value> {
+    match opened.form {
+        Form::Text => String::from_utf8(opened.bytes).map(Value::Text).ok(),
+        Form::Bytes => Some(Value::Blob(opened.bytes)),
+        Form::Key => None,
+    }
+}
+
+/// Teaches a connection the functions.
+pub(crate) fn register(db: &Connection, keys: &Arc<Keys>) -> Result<()> {
+    type Function = fn(&Keys, &Context<'_>) -> Result<Value>;
+    let functions: [(&str, i32, Function); 8] = [
+        ("new_key", 1, new_key),
+        ("sealed", 3, seal),
+        ("sealed", 5, seal),
+        ("unsealed", 3, open),
+        ("unsealed", 5, open),
+        ("sealed_alike", 4, seal_alike),
+        ("keyed", 1, hash),
+        ("keyed", 3, hash),
+    ];
+    for (name, arguments, function) in functions {
+        let keys = Arc::clone(keys);
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
+        db.create_scalar_function(name, arguments, flags, move |context| function(&keys, context))?;
+    }
+    Ok(())
+}
+
+fn new_key(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+    let Some(master) = &keys.master else { return Ok(Value::Null) };
+    let key = DataKey::generate().map_err(failed)?;
+    Ok(Value::Blob(master.wrap(&key, context.get_raw(0).as_str()?).map_err(failed)?))
+}
+
+/// What a value is sealed as; nothing when it is none.
+fn form_of(value: ValueRef<'_>) -> Result<Option<(Form, &[u8])>> {
+    match value {
+        ValueRef::Null => Ok(None),
+        ValueRef::Text(bytes) => Ok(Some((Form::Text, bytes))),
+        ValueRef::Blob(bytes) => Ok(Some((Form::Bytes, bytes))),
+        ValueRef::Integer(_) | ValueRef::Real(_) => Err(failed("a number is not sealed")),
+    }
+}
+
+fn seal(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+    let Some(key) = keys.key(context, 3)? else { return context.get(0) };
+    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return Ok(Value::Null) };
+    let (name, id) = (context.get_raw(1).as_str()?, id_of(context.get_raw(2))?);
+    key.seal(form, bytes, &Place { name, id: &id }).map(Value::Blob).map_err(failed)
+}
+
+fn seal_alike(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+    let Some(key) = keys.key(context, 2)? else { return context.get(0) };
+    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return Ok(Value::Null) };
+    let (name, id) = (context.get_raw(1).as_str()?, context.get_raw(2).as_str()?);
+    Ok(Value::Blob(key.seal_alike(form, bytes, &Place { name, id })))
+}
+
+fn open(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+    let value = context.get_raw(0);
+    let (Some(key), false) = (keys.key(context, 3)?, value == ValueRef::Null) else { return context.get(0) };
+    let (name, id) = (context.get_raw(1).as_str()?, id_of(context.get_raw(2))?);
+    let opened = match value.as_blob() {
+        Ok(sealed) => key.open(sealed, &Place { name, id: &id }),
+        Err(_) => Err(NotOpened),
+    };
+    // One value that was damaged does not keep others from being read.
+    Ok(opened.ok().and_then(to_value).unwrap_or_else(|| {
+        tracing::error!(name, id, "a sealed value does not open");
+        Value::Null
+    }))
+}
+
+fn hash(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+    let value = context.get_raw(0);
+    let (Some(key), false) = (keys.key(context, 1)?, value == ValueRef::Null) else { return context.get(0) };
+    let hash = key.hash(value.as_bytes()?);
+    // A hash stays as short as it was.
+    let length = value.as_blob().map_or(hash.len(), |bytes| bytes.len().min(hash.len()));
+    Ok(Value::Blob(hash[..length].to_vec()))
+}
