@@ -130,8 +130,8 @@ fn broken_link(db: &Connection) -> Option<String> {
             &payload_hash,
         ]);
         // One that was erased leaves its hash.
-        let payload: Option<String> = row.get(5).unwrap();
-        if hash != expected.0 || payload.is_some_and(|payload| Hash::of(payload.as_bytes()).0 != payload_hash) {
+        let payload = row.get_ref(5).unwrap().as_bytes_or_null().unwrap();
+        if hash != expected.0 || payload.is_some_and(|payload| Hash::of(payload).0 != payload_hash) {
             return Some(format!("operation {seq} does not follow from the one before it"));
         }
         previous = hash;

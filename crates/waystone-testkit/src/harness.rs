@@ -93,7 +93,8 @@ impl Harness {
             self.restart().await;
             let dirty = "SELECT (SELECT count(*) FROM checkpoint_group WHERE mirrored_seq < changed_seq)
                 + (SELECT count(*) FROM checkpoint_index WHERE stale = 1)
-                + (SELECT count(*) FROM checkpoint WHERE key > (SELECT min(found_key) FROM search_index))
+                + (SELECT count(*) FROM checkpoint WHERE key > (SELECT min(found_key) FROM search_index)
+                       AND (SELECT wrapped_key IS NULL FROM space))
                 + (SELECT count(*) FROM search_index AS i JOIN space AS s ON s.space = i.space
                    WHERE i.followed_seq < s.operation_seq OR i.next_segment IS NOT NULL)";
             if audit::open(self.data_dir()).query_row(dirty, [], |row| row.get::<_, u64>(0)).unwrap() == 0 {
