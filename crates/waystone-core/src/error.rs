@@ -44,6 +44,8 @@ pub enum Error {
     NothingToUndo(ProjectId),
     #[error("there is nothing behind the handle `{handle}`: {why}")]
     HandleNotFound { handle: String, why: String },
+    #[error("this process only reads, and that would change something")]
+    ReadOnly,
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
     #[error("{0}")]
     InvalidParameter(String),
@@ -246,9 +248,16 @@ impl Error {
                 413,
                 "raise the limit that the message names, or delete something; in bytes that counts until it is removed (`delete --purge`)",
             ),
-            Self::Forbidden(_) => {
-                ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
-            }
+            Self::Forbidden(_) => (
+                "FORBIDDEN",
+                403,
+                "call from this machine as the same user (--allow-other-users lets others in), or from an origin in WAYSTONE_ALLOWED_ORIGINS",
+            ),
+            Self::ReadOnly => (
+                "READ_ONLY",
+                403,
+                "nothing was changed; only a process that was started without --read-only and WAYSTONE_READ_ONLY can do it",
+            ),
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
             Self::SegmentNotFound(_) => {
                 ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
@@ -322,6 +331,7 @@ impl Error {
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)
+            | Self::ReadOnly
             | Self::NotFound(_)
             | Self::MethodNotAllowed { .. }
             | Self::UnsupportedMediaType(_) => json!({}),
