@@ -203,6 +203,17 @@ impl Unavailable {
             Self::Broken => "broken",
         }
     }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Busy => "nothing was changed; try again",
+            Self::Full => "nothing was saved; free disk space and try again",
+            Self::Damaged => {
+                "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`"
+            }
+            Self::Broken => "nothing was saved; see the log file in the data directory",
+        }
+    }
 }
 
 impl Error {
@@ -280,20 +291,7 @@ impl Error {
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
-            Self::StorageUnavailable { reason: Unavailable::Busy, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; try again")
-            }
-            Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; free disk space and try again")
-            }
-            Self::StorageUnavailable { reason: Unavailable::Damaged, .. } => (
-                "STORAGE_UNAVAILABLE",
-                503,
-                "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`",
-            ),
-            Self::StorageUnavailable { .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; see the log file in the data directory")
-            }
+            Self::StorageUnavailable { reason, .. } => ("STORAGE_UNAVAILABLE", 503, reason.hint()),
         }
     }
 
