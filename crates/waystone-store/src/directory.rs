@@ -17,7 +17,7 @@ pub(crate) const CONTEXTS: &str = "contexts";
 pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
 
 /// What is ours in a data directory, where it is there.
-const FILES: [&str; 13] = [
+const OURS: [&str; 21] = [
     DATABASE,
     "waystone.db-wal",
     "waystone.db-shm",
@@ -29,10 +29,17 @@ const FILES: [&str; 13] = [
     "reserve",
     "rebuilt.db",
     "config.json",
+    CONTEXTS,
+    TOMBSTONES,
+    "backups",
+    "exports",
+    "logs",
     "logs/waystone.log",
     "logs/waystone.log.1",
+    "run",
+    "damaged",
+    "rebuild",
 ];
-const FOLDERS: [&str; 8] = [CONTEXTS, TOMBSTONES, "backups", "exports", "logs", "run", "damaged", "rebuild"];
 
 /// A directory that is ours, private and local.
 #[derive(Debug, Clone)]
@@ -73,13 +80,11 @@ impl DataDirectory {
 
     /// Refuses a directory in which someone has put something else in the place of what is ours: a link would be followed to where it leads.
     fn check_contents(&self) -> Result<(), OpenError> {
-        let folders = FOLDERS.iter().map(|name| (name, true));
-        for (name, is_folder) in FILES.iter().map(|name| (name, false)).chain(folders) {
+        for name in OURS {
             let path = self.root.join(name);
             let Ok(metadata) = path.symlink_metadata() else { continue };
-            let wanted = if is_folder { "a directory" } else { "a file" };
-            if metadata.is_dir() != is_folder || metadata.is_file() == is_folder {
-                let error = platform::planted(metadata.file_type(), wanted);
+            if !metadata.is_dir() && !metadata.is_file() {
+                let error = platform::planted(metadata.file_type(), "something of ours");
                 return Err(OpenError::Planted { path, error });
             }
         }

@@ -20,6 +20,7 @@ mod maintenance;
 mod mark;
 mod migration;
 mod mirror;
+mod open;
 mod operation;
 mod reader;
 mod rebuild;
@@ -38,7 +39,6 @@ mod writer;
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -59,7 +59,6 @@ use waystone_core::store::{
 };
 use waystone_core::{Error, Limits, Result};
 
-use crate::OpenError;
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
@@ -98,57 +97,6 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
-    /// decides what goes; the others come in with each call.
-    pub fn open(root: &Path, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
-        let directory = DataDirectory::prepare(root)?;
-        let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
-        let presence = Presence::enter(
-            &directory,
-            &clock.new_id(),
-            || migration::is_current(&directory),
-            || migration::run(&directory, clock.now()),
-        )?;
-        let writer = Writer::start(&directory)?;
-        let upkeep = Upkeep::new(directory.clone(), Arc::clone(&clock), limits.clone())?;
-        let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
-        let source = Source::Beside(directory.database());
-        Ok(Self::with(directory, source, clock, limits, writer, (Some(maintenance), presence)))
-    }
-
-    /// Opens the store in `root` only to read: nothing is made, brought to the present, written or kept in order. What others write is seen.
-    pub fn open_read_only(root: &Path, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
-        if !root.exists() {
-            return Err(OpenError::Nothing { path: root.to_owned() });
-        }
-        let directory = DataDirectory::find(root)?;
-        let presence = Presence::enter_reading(&directory, &clock.new_id())?;
-        let source = migration::find_source(&directory)?;
-        Ok(Self::with(directory, source, clock, limits, Writer::refusing(), (None, presence)))
-    }
-
-    fn with(
-        directory: DataDirectory,
-        source: Source,
-        clock: Arc<dyn Clock>,
-        limits: &Limits,
-        writer: Writer,
-        held: (Option<Background>, Presence),
-    ) -> Self {
-        Self {
-            readers: Arc::new(Readers::new(source.clone())),
-            directory,
-            source,
-            clock,
-            limits: limits.clone(),
-            writer,
-            corpora: Arc::default(),
-            measures: Arc::default(),
-            events: Mutex::new(None),
-            held: Mutex::new(Some(held)),
-        }
-    }
-
     /// Writes what was measured with a later commit.
     fn write_measures(&self) {
         if !self.measures.is_empty() {
