@@ -3,14 +3,12 @@
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use waystone_core::audit::chain;
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::error::DbResult;
-
-/// The first part that an operation's hash covers: the form of the others.
-const HASH_VERSION: &[u8] = &[1];
 
 /// One change, to be numbered and chained.
 pub(crate) struct Operation<'a> {
@@ -46,7 +44,7 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
     subject.push(handle("project", operation.project));
     let (subject, payload) = (json!(subject).to_string(), operation.payload.to_string());
     let payload_hash = Hash::of(payload.as_bytes());
-    let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash);
+    let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash.0);
     db.prepare_cached(
         "INSERT INTO operation (space, seq, at_ms, actor, kind, project, subject, payload, payload_hash, hash)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -70,27 +68,6 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
         )?
         .query_row(params![scope.space, seq, hash.0, events], |row| row.get(0))?;
     Ok((seq, event))
-}
-
-pub(crate) fn chain(
-    previous: &[u8; 32],
-    seq: i64,
-    at: Timestamp,
-    actor: &str,
-    kind: &str,
-    subject: &str,
-    payload_hash: &Hash,
-) -> Hash {
-    Hash::of_parts(&[
-        HASH_VERSION,
-        previous,
-        &seq.to_be_bytes(),
-        &at.ms().to_be_bytes(),
-        actor.as_bytes(),
-        kind.as_bytes(),
-        subject.as_bytes(),
-        &payload_hash.0,
-    ])
 }
 
 pub(crate) fn handle(kind: &str, id: &str) -> String {

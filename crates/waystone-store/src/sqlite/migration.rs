@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
-use super::connection::{open_empty, open_new, open_untouched};
+use super::connection::{Source, open_empty, open_new, open_untouched};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
@@ -49,6 +49,32 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
     Ok(found == VERSION)
+}
+
+/// From where a process reads that changes nothing, if the schema is the one this program knows.
+pub(crate) fn find_source(directory: &DataDirectory) -> Result<Source, OpenError> {
+    let path = directory.database();
+    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    if size(&path) == 0 {
+        let is_lost = directory.has_copies() || directory.rebuilt().exists();
+        return Err(if is_lost { OpenError::Lost { path } } else { OpenError::Nothing { path } });
+    }
+    let look = |source: &Source| source.open().and_then(|db| version(&db));
+    let mut source = Source::Only(path.clone());
+    let mut found = look(&source);
+    if found.is_err() && size(&directory.write_ahead_log()) == 0 {
+        source = Source::Frozen(path.clone());
+        found = look(&source);
+    }
+    match found {
+        Ok(VERSION) => Ok(source),
+        Ok(found) if found < VERSION => Err(OpenError::Older { path, found, known: VERSION }),
+        Ok(found) => Err(OpenError::Newer { path, found, known: VERSION }),
+        Err(error) if size(&directory.write_ahead_log()) > 0 => {
+            Err(OpenError::Unread { path, message: error.to_string() })
+        }
+        Err(error) => Err(cannot_open(&path, &error)),
+    }
 }
 
 /// Applies what is missing. Only for a process that has the directory alone.

@@ -7,9 +7,10 @@ mod salvage;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
-use waystone_core::api::{Finding, FindingKind};
+use waystone_core::api::{AuditHead, Finding, FindingKind};
+use waystone_core::audit::CONTINUES;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
@@ -132,7 +133,7 @@ impl Import<'_> {
         let known = self.highest_known(directory, base);
         // What does not follow in the log stays as it is, and another chain begins after it.
         let is_new_chain = !matches!(base, Base::Itself) || !is_chain_whole(self.db, Scope::local("").space)?;
-        continue_numbers(self.db, known, is_new_chain)?;
+        let is_new_chain = continue_numbers(self.db, known, is_new_chain)?;
         match base {
             Base::Itself if self.restored == 0 && !is_new_chain => Ok(()),
             Base::Itself => record(self.db, "store.rebuilt", json!({ "checkpoints": self.restored }), at),
@@ -274,7 +275,13 @@ fn numbers_of(path: &Path) -> rusqlite::Result<(i64, i64)> {
         .query_row("SELECT max(row_seq), max(operation_seq) FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-fn record(db: &Connection, kind: &str, payload: Value, at: Timestamp) -> DbResult<()> {
+/// Records what was done, and after which operation: if that one goes later, it shows.
+fn record(db: &Connection, kind: &str, mut payload: Value, at: Timestamp) -> DbResult<()> {
+    let last = "SELECT seq, lower(hex(hash)) FROM operation ORDER BY seq DESC LIMIT 1";
+    let last: Option<(i64, String)> = db.query_row(last, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    if let Some((seq, hash)) = last {
+        payload[CONTINUES] = json!(AuditHead { seq, hash });
+    }
     let operation = Operation { at, kind, project: "default", subject: Vec::new(), payload };
     append(db, &Scope::local("maintenance"), &operation).map(drop)
 }
