@@ -4,6 +4,7 @@
 //! are what people and models read as descriptions, so they speak to users. A request that can be wrong as a whole has a `check`,
 //! which the engine calls first.
 
+mod audit;
 mod backup;
 mod checkpoint;
 mod diff;
@@ -30,6 +31,7 @@ mod transcript;
 mod usage;
 mod view;
 
+pub use audit::{AuditChain, AuditHead, AuditPage, AuditRecord, BrokenRecord, Exact, ListAudit, VerifiedAudit};
 pub use backup::BackedUp;
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,

@@ -1,5 +1,6 @@
 //! The engine: one method for each thing a client can ask for. The methods are in one file per noun.
 
+mod audit;
 mod backup;
 mod checkpoint;
 mod doctor;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use crate::api::{ContextRule, Git};
 use crate::clock::{Clock, Timestamp};
+use crate::error::{Error, Result};
 use crate::id::ProjectId;
 use crate::recent::Recent;
 use crate::store::{SharedStore, Used};
@@ -144,6 +146,7 @@ pub struct Engine {
     git: GitState,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
+    is_read_only: bool,
 }
 
 impl Engine {
@@ -158,12 +161,23 @@ impl Engine {
             project,
             git: Arc::new(|| None),
             volatile: None,
+            is_read_only: false,
         }
     }
 
     /// The same engine on a store that ends with the process: what it saves it calls volatile, and every reply says `why`.
     pub fn volatile(self, why: &str) -> Self {
         Self { volatile: Some(why.into()), ..self }
+    }
+
+    /// The same engine, which changes nothing: not on request, and not by the way.
+    pub fn read_only(self) -> Self {
+        Self { is_read_only: true, ..self }
+    }
+
+    /// Every method that changes something asks this before it does anything else. The store that such an engine has refuses too.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     /// The same engine with rules for all sessions.
@@ -176,10 +190,11 @@ impl Engine {
         Self { git, ..self }
     }
 
-    /// What every reply says besides its own: that nothing is kept, if so.
+    /// What every reply says besides its own: that nothing is kept, or nothing can be changed, if so.
     pub fn warnings(&self) -> Vec<String> {
         let warn = |why: &Arc<str>| format!("nothing is kept beyond the end of this process: {why}");
-        self.volatile.iter().map(warn).collect()
+        let read_only = self.is_read_only.then(|| "read-only: what would change something is refused".to_owned());
+        self.volatile.iter().map(warn).chain(read_only).collect()
     }
 
     /// The project that is meant where none is named.

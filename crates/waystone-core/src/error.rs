@@ -44,6 +44,8 @@ pub enum Error {
     NothingToUndo(ProjectId),
     #[error("there is nothing behind the handle `{handle}`: {why}")]
     HandleNotFound { handle: String, why: String },
+    #[error("this process only reads, and that would change something")]
+    ReadOnly,
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
     #[error("{0}")]
     InvalidParameter(String),
@@ -201,6 +203,17 @@ impl Unavailable {
             Self::Broken => "broken",
         }
     }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Busy => "nothing was changed; try again",
+            Self::Full => "nothing was saved; free disk space and try again",
+            Self::Damaged => {
+                "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`"
+            }
+            Self::Broken => "nothing was saved; see the log file in the data directory",
+        }
+    }
 }
 
 impl Error {
@@ -246,9 +259,16 @@ impl Error {
                 413,
                 "raise the limit that the message names, or delete something; in bytes that counts until it is removed (`delete --purge`)",
             ),
-            Self::Forbidden(_) => {
-                ("FORBIDDEN", 403, "call from this machine, or from an origin in WAYSTONE_ALLOWED_ORIGINS")
-            }
+            Self::Forbidden(_) => (
+                "FORBIDDEN",
+                403,
+                "call from this machine as the same user (--allow-other-users lets others in), or from an origin in WAYSTONE_ALLOWED_ORIGINS",
+            ),
+            Self::ReadOnly => (
+                "READ_ONLY",
+                403,
+                "nothing was changed; only a process that was started without --read-only and WAYSTONE_READ_ONLY can do it",
+            ),
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
             Self::SegmentNotFound(_) => {
                 ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
@@ -271,20 +291,7 @@ impl Error {
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
-            Self::StorageUnavailable { reason: Unavailable::Busy, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was changed; try again")
-            }
-            Self::StorageUnavailable { reason: Unavailable::Full, .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; free disk space and try again")
-            }
-            Self::StorageUnavailable { reason: Unavailable::Damaged, .. } => (
-                "STORAGE_UNAVAILABLE",
-                503,
-                "copy the data directory away, end every process that uses it, then bring the database back with `waystone doctor --repair`",
-            ),
-            Self::StorageUnavailable { .. } => {
-                ("STORAGE_UNAVAILABLE", 503, "nothing was saved; see the log file in the data directory")
-            }
+            Self::StorageUnavailable { reason, .. } => ("STORAGE_UNAVAILABLE", 503, reason.hint()),
         }
     }
 
@@ -322,6 +329,7 @@ impl Error {
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)
+            | Self::ReadOnly
             | Self::NotFound(_)
             | Self::MethodNotAllowed { .. }
             | Self::UnsupportedMediaType(_) => json!({}),

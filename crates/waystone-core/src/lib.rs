@@ -5,6 +5,7 @@
 //! a file, reads the environment or the time, or makes a random number.
 
 pub mod api;
+pub mod audit;
 pub mod canon;
 pub mod classify;
 pub mod clock;

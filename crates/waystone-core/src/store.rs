@@ -1,5 +1,6 @@
 //! The boundary to where things are kept.
 
+mod audit;
 mod document;
 mod retention;
 mod segment;
@@ -22,6 +23,7 @@ use crate::histogram::{Kind, Measured};
 use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
 use crate::pack::Packed;
 
+pub use audit::{AuditPart, AuditStore};
 pub use document::{
     DocumentStore, ExportedSegments, ExportedSnapshot, ImportedProject, ImportedSession, NewProject, NewSession,
     NewSnapshot, NewSnapshotSegment,
@@ -218,7 +220,7 @@ pub struct Resumable {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: SegmentStore + TranscriptStore + RetentionStore + DocumentStore {
+pub trait Store: SegmentStore + TranscriptStore + RetentionStore + DocumentStore + AuditStore {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

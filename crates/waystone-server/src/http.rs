@@ -2,6 +2,7 @@
 //!
 //! Every answer that is not a success is our error object, whoever refused: extractors, the guard, or the engine.
 
+mod audit;
 mod backup;
 mod checkpoint;
 mod docs;
@@ -39,7 +40,7 @@ use tokio::sync::watch;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
-pub use guard::Guard;
+pub use guard::{Guard, Peer};
 use reply::HttpError;
 use route::Route;
 
@@ -62,6 +63,7 @@ fn routes() -> Vec<Route> {
     routes.extend(garbage::routes());
     routes.extend(task::routes());
     routes.extend(operation::routes());
+    routes.extend(audit::routes());
     routes.extend(retention::routes());
     routes.extend(backup::routes());
     routes.extend(document::routes());

@@ -2,6 +2,7 @@
 
 pub mod http;
 pub mod mcp;
+mod platform;
 mod request;
 mod schema;
 mod turn;

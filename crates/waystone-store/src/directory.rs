@@ -20,6 +20,31 @@ const LOGS: &str = "logs";
 /// Where it stands what was removed for good.
 pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
 
+/// What is ours in a data directory, where it is there.
+const OURS: [&str; 21] = [
+    DATABASE,
+    "waystone.db-wal",
+    "waystone.db-shm",
+    "waystone.db-journal",
+    "lock",
+    "write.lock",
+    "mirror.lock",
+    "maintenance.lock",
+    "reserve",
+    "rebuilt.db",
+    "config.json",
+    CONTEXTS,
+    TOMBSTONES,
+    "backups",
+    "exports",
+    "logs",
+    "logs/waystone.log",
+    "logs/waystone.log.1",
+    "run",
+    "damaged",
+    "rebuild",
+];
+
 /// A directory that is ours, private and local, and the keys of what is sealed in it.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDirectory {
@@ -32,20 +57,43 @@ impl DataDirectory {
     /// to others; one that holds something is left as it is, since someone may have opened it on purpose.
     pub(crate) fn prepare(root: &Path) -> Result<Self, OpenError> {
         let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
-        platform::create_private_dir(root).map_err(unusable)?;
+        platform::create_dir(root).map_err(unusable)?;
         let is_empty = root.read_dir().map_err(unusable)?.next().is_none();
+        if is_empty && matches!(platform::access(root).map_err(unusable)?, Access::OpenToOthers { .. }) {
+            platform::make_private(root).map_err(unusable)?;
+        }
+        let directory = Self::find(root)?;
+        platform::create_private_dir(&directory.run()).map_err(unusable)?;
+        Ok(directory)
+    }
+
+    /// The same of one that is there, without making or changing anything.
+    pub(crate) fn find(root: &Path) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
         match platform::access(root).map_err(unusable)? {
             Access::Private => {}
             Access::ForeignOwner => return Err(OpenError::ForeignOwner { path: root.to_owned() }),
-            Access::OpenToOthers { .. } if is_empty => platform::make_private(root).map_err(unusable)?,
             Access::OpenToOthers { mode } => return Err(OpenError::OpenToOthers { path: root.to_owned(), mode }),
         }
         if let Some(kind) = platform::network_file_system(root).map_err(unusable)? {
             return Err(OpenError::NetworkFileSystem { path: root.to_owned(), kind });
         }
         let directory = Self { root: root.canonicalize().map_err(unusable)?, keys: Arc::default() };
-        platform::create_private_dir(&directory.run()).map_err(unusable)?;
+        directory.check_contents()?;
         Ok(directory)
+    }
+
+    /// Refuses a directory in which someone has put something else in the place of what is ours: a link would be followed to where it leads.
+    fn check_contents(&self) -> Result<(), OpenError> {
+        for name in OURS {
+            let path = self.root.join(name);
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            if !metadata.is_dir() && !metadata.is_file() {
+                let error = platform::planted(metadata.file_type(), "something of ours");
+                return Err(OpenError::Planted { path, error });
+            }
+        }
+        Ok(())
     }
 
     /// The same with keys.
@@ -177,6 +225,5 @@ pub fn open_log(root: &Path) -> io::Result<File> {
         // Another process may do the same at the same moment; then it is done.
         let _ = std::fs::rename(&path, folder.join("waystone.log.1"));
     }
-    platform::open_private_file(&path)?;
-    File::options().append(true).open(path)
+    platform::append_private_file(&path)
 }

@@ -49,6 +49,8 @@ pub enum OpenError {
     NetworkFileSystem { path: PathBuf, kind: &'static str },
     #[error("{path} is in use by {}", name_processes(.pids))]
     InUse { path: PathBuf, pids: Vec<u32> },
+    #[error("{path} was not made by waystone: {error}")]
+    Planted { path: PathBuf, error: std::io::Error },
     #[error("{path} was written by a newer version of waystone (schema {found}, this one knows {known})")]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("what is in {path} is sealed, and there is no key")]
@@ -57,6 +59,14 @@ pub enum OpenError {
     OtherKey { path: PathBuf },
     #[error("what is in {path} is not sealed")]
     NotSealed { path: PathBuf },
+    #[error("there is nothing in {path}, and a process that only reads makes nothing")]
+    Nothing { path: PathBuf },
+    #[error(
+        "{path} has an older format (schema {found}, this one knows {known}), which a process that only reads does not change"
+    )]
+    Older { path: PathBuf, found: u32, known: u32 },
+    #[error("{path} has a log with changes in it, which cannot be read where nothing can be written: {message}")]
+    Unread { path: PathBuf, message: String },
     #[error("{path} is missing, but copies of what was in it are there")]
     Lost { path: PathBuf },
     #[error("{path} cannot be opened because the disk is full")]
@@ -79,11 +89,21 @@ impl OpenError {
             Self::OpenToOthers { path, .. } => return format!("close it with `chmod 700 {}`", path.display()),
             Self::NetworkFileSystem { .. } => "choose a local directory",
             Self::InUse { .. } => "stop them and try again",
+            Self::Planted { .. } => {
+                "find out who put it there, and take it away; the data directory itself may be reached by a link"
+            }
             Self::Newer { .. } => "upgrade this program",
             Self::Sealed { .. } | Self::OtherKey { .. } => {
                 "name the key that it was made with: WAYSTONE_KEY_FILE, WAYSTONE_PASSPHRASE, or the keychain of the one who made it"
             }
             Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
+            Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
+            Self::Older { .. } => {
+                "bring it to the present with any command without --read-only, such as `waystone status`"
+            }
+            Self::Unread { .. } => {
+                "end the process that writes to it, or copy the whole directory to where it can be written"
+            }
             Self::Lost { .. } => "bring it back with `waystone doctor --repair`",
             Self::Full { .. } => "free some room and try again",
             Self::Database { .. } => "`waystone doctor --repair` brings back what was saved",

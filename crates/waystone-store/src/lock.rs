@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::OpenError;
 use crate::directory::DataDirectory;
-use crate::platform::open_private_file;
+use crate::platform::{open_file, open_private_file};
 
 /// How long a start waits for another process to finish what it does exclusively.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -16,9 +16,8 @@ const POLL: Duration = Duration::from_millis(5);
 /// Held by every process for its life: `lock` shared, and a file of its own in `run/` that tells others who is alive.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    _shared: File,
-    own: PathBuf,
-    _own_lock: File,
+    _shared: Option<File>,
+    own: Option<(PathBuf, File)>,
 }
 
 impl Presence {
@@ -52,8 +51,24 @@ impl Presence {
             }
             std::thread::sleep(POLL);
         }
-        let (own, own_lock) = claim(directory, id).map_err(unusable)?;
-        Ok(Self { _shared: file, own, _own_lock: own_lock })
+        let own = claim(directory, id).map_err(unusable)?;
+        Ok(Self { _shared: Some(file), own: Some(own) })
+    }
+
+    /// Joins them without making anything that is not there. Where the lock is missing or nothing can be written, no one can have the
+    /// directory alone either.
+    pub(crate) fn enter_reading(directory: &DataDirectory, id: &str) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+        let file = match open_file(&directory.lock()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => Some(file.map_err(unusable)?),
+        };
+        if let Some(file) = &file
+            && !lock_within(|| file.try_lock_shared(), WAIT_MAX).map_err(unusable)?
+        {
+            return Err(OpenError::InUse { path: directory.root().to_owned(), pids: processes(directory) });
+        }
+        Ok(Self { _shared: file, own: claim(directory, id).ok() })
     }
 }
 
@@ -81,7 +96,9 @@ pub(crate) fn lock_within(try_lock: impl Fn() -> Result<(), TryLockError>, wait:
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.own);
+        if let Some((path, _)) = &self.own {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -122,7 +139,7 @@ pub(crate) fn processes(directory: &DataDirectory) -> Vec<u32> {
 }
 
 fn is_alive(path: &Path) -> bool {
-    match File::open(path) {
+    match open_file(path) {
         Ok(file) => file.try_lock_shared().is_err(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }

@@ -1,11 +1,21 @@
 //! What differs between operating systems: who owns a directory, who may read it, and what it is mounted on.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::{DirBuilder, File, FileType, OpenOptions};
+use std::io::{self, Read};
 use std::path::Path;
 
-/// Creates a directory, and its parents, that only this user can enter.
+/// Creates a directory, and its parents, that only this user can enter. One that someone has put a link in the place of is refused.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => return Ok(()),
+        Ok(metadata) => return Err(planted(metadata.file_type(), "a directory")),
+        Err(_) => {}
+    }
+    create_dir(path)
+}
+
+/// The same, of a directory that the user named: what leads there may be a link.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -13,22 +23,78 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
+/// Why something is not what it should be.
+pub(crate) fn planted(found: FileType, wanted: &str) -> io::Error {
+    let what = if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a directory"
+    } else if found.is_file() {
+        "a file"
+    } else {
+        "neither a file nor a directory"
+    };
+    io::Error::other(format!("it is {what}, where {wanted} belongs"))
+}
+
 /// Opens a file for reading and writing, creating it so that only this user can read it.
 pub(crate) fn open_private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    close_to_others(open(path, File::options().read(true).write(true).create(true).truncate(false))?)
 }
 
 /// Makes a file that was not there, for writing, so that only this user can read it.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    close_to_others(open(path, File::options().write(true).create_new(true))?)
+}
+
+/// Opens a file to write at its end, creating it so that only this user can read it.
+pub(crate) fn append_private_file(path: &Path) -> io::Result<File> {
+    close_to_others(open(path, File::options().append(true).create(true))?)
+}
+
+/// Opens a file of ours for reading.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    open(path, File::options().read(true))
+}
+
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file and nothing else: no link is followed, and a pipe that someone put there is not waited for.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
+    }
+    let opened = options.open(path).and_then(|file| Ok((file.metadata()?, file)));
+    match opened {
+        Ok((metadata, file)) if metadata.is_file() => Ok(file),
+        Ok((metadata, _)) => Err(planted(metadata.file_type(), "a file")),
+        Err(error) => match path.symlink_metadata() {
+            Ok(metadata) if !metadata.is_file() => Err(planted(metadata.file_type(), "a file")),
+            _ => Err(error),
+        },
+    }
+}
+
+/// What the process may be told by its surroundings about modes does not count.
+#[cfg(unix)]
+fn close_to_others(file: File) -> io::Result<File> {
+    use std::os::unix::fs::PermissionsExt;
+    if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
+        file.set_permissions(PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn close_to_others(file: File) -> io::Result<File> {
+    Ok(file)
 }
 
 /// Makes the names in a directory durable. Windows does so on its own.

@@ -45,13 +45,13 @@ pub fn repair<'a>(
         finish(&directory, now).map_err(unusable)?;
     }
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory.database(), &Base::Itself, now, progress)?;
+        let findings = import_files(&directory, &directory, &Base::Itself, now, progress)?;
         return Ok(Repaired { findings, ..Repaired::default() });
     };
     let fresh = begin(&directory)?;
     let backup = take_backup(&directory, &fresh, now)?;
     let base = Base::Damaged { database: &directory.database(), backup: backup.as_deref() };
-    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    let findings = import_files(&directory, &fresh, &base, now, progress)?;
     end(&directory, &fresh).map_err(unusable)?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
@@ -81,7 +81,7 @@ pub fn restore_from<'a>(
         return Err(bad(&damage));
     }
     let base = Base::Backup(&source);
-    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    let findings = import_files(&directory, &fresh, &base, now, progress)?;
     end(&directory, &fresh).map_err(unusable)?;
     // Should it die now, the old database is to know that its files are gone.
     let _ = forget_files(&directory);

@@ -1,6 +1,7 @@
 //! The store on SQLite: one writer thread, a few readers beside it, and the locks that keep processes out of each
 //! other's way. What each method does is in the file of its noun.
 
+mod audit;
 mod backup;
 mod checkpoint;
 mod clock;
@@ -19,6 +20,7 @@ mod maintenance;
 mod mark;
 mod migration;
 mod mirror;
+mod open;
 mod operation;
 mod reader;
 mod rebuild;
@@ -44,8 +46,8 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::watch;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
-    Stats, Status, UpdateSession,
+    AuditHead, Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session,
+    SessionPage, Stats, Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
@@ -58,13 +60,12 @@ use waystone_core::store::{
 };
 use waystone_core::{Error, Limits, Result};
 
-use crate::{OpenError, Root};
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::platform::free_bytes;
 pub(crate) use backup::{Copying, copy_whole};
-use connection::open_reader;
+use connection::{Source, open_reader};
 pub(crate) use damage::{why_unusable, why_unusable_copy};
 use doctor::{Diagnosis, Walk};
 use error::{DbResult, file_error};
@@ -84,6 +85,7 @@ const LARGE_BYTES: u64 = 1024 * 1024;
 /// A store in a data directory. Dropping or closing it lets go of the directory.
 pub struct Sqlite {
     directory: DataDirectory,
+    source: Source,
     clock: Arc<dyn Clock>,
     limits: Limits,
     readers: Arc<Readers>,
@@ -93,41 +95,10 @@ pub struct Sqlite {
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.
-    held: Mutex<Option<(Background, Presence)>>,
+    held: Mutex<Option<(Option<Background>, Presence)>>,
 }
 
 impl Sqlite {
-    /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
-    /// decides what goes; the others come in with each call.
-    pub fn open<'a>(root: impl Into<Root<'a>>, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
-        let Root { path, key } = root.into();
-        let directory = DataDirectory::prepare(path)?.with_keys(key);
-        let unusable = |error| OpenError::Unusable { path: path.to_owned(), error };
-        let presence = Presence::enter(
-            &directory,
-            &clock.new_id(),
-            || migration::is_current(&directory),
-            || migration::run(&directory, clock.now()),
-        )?;
-        migration::unlock(&directory.database(), directory.keys())?;
-        let readers = Arc::new(Readers::new(&directory));
-        let writer = Writer::start(&directory)?;
-        let upkeep = Upkeep::new(directory.clone(), Arc::clone(&clock), limits.clone())?;
-        let maintenance = crate::maintenance::start(upkeep).map_err(unusable)?;
-        let (events, held) = (Mutex::new(None), Mutex::new(Some((maintenance, presence))));
-        Ok(Self {
-            directory,
-            clock,
-            limits: limits.clone(),
-            readers,
-            writer,
-            corpora: Arc::default(),
-            measures: Arc::default(),
-            events,
-            held,
-        })
-    }
-
     /// Writes what was measured with a later commit.
     fn write_measures(&self) {
         if !self.measures.is_empty() {
@@ -160,6 +131,7 @@ impl Sqlite {
 
     /// Waits for its turn to write files. No connection is held while others write theirs.
     async fn take_turn(&self) -> Result<File> {
+        self.writer.check()?;
         let directory = self.directory.clone();
         let turn = tokio::task::spawn_blocking(move || mirror::take_turn(&directory)).await;
         Ok(turn.map_err(|error| file_error(self.directory.root(), &io::Error::other(error)))??)
@@ -264,10 +236,10 @@ impl Store for Sqlite {
     }
 
     async fn check_records(&self, scope: &Scope) -> Result<Vec<Finding>> {
-        let (space, mut findings, mut after) = (scope.space, Vec::new(), None);
+        let (space, mut findings, mut begun) = (scope.space, Vec::new(), None);
         loop {
-            match self.readers.read(move |db| doctor::walk_operations(db, space, after)).await? {
-                Walk::At(link) => after = Some(link),
+            match self.readers.read(move |db| doctor::walk_operations(db, space, begun)).await? {
+                Walk::At(walk) => begun = Some(walk),
                 Walk::Done => break,
                 Walk::Broken(finding) => {
                     findings.push(finding);
@@ -392,7 +364,7 @@ impl Store for Sqlite {
 
     fn watch_events(&self) -> watch::Receiver<i64> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.get_or_insert_with(|| EventWatch::start(self.directory.clone())).subscribe()
+        events.get_or_insert_with(|| EventWatch::start(self.source.clone())).subscribe()
     }
 
     async fn stats(&self, scope: &Scope) -> Result<Stats> {
@@ -419,6 +391,10 @@ impl Store for Sqlite {
     async fn close(&self) {
         self.write_measures();
         self.writer.close().await;
+        // Where a log file is kept, a cut in the log of operations shows.
+        if let Ok(AuditHead { seq, hash }) = self.readers.read(|db| audit::head(db, Scope::local("").space)).await {
+            tracing::info!(seq, %hash, "audit head");
+        }
         self.readers.close();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,5 +1,6 @@
 //! Stores that fail on purpose.
 
+mod audit;
 mod document;
 mod retention;
 mod unsaved;

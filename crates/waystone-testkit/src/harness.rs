@@ -157,6 +157,11 @@ impl Harness {
         whole(self.engine.export_project(&self.scope, &project.parse().unwrap()).await?).await
     }
 
+    /// The audit as a file.
+    pub async fn export_audit(&self) -> Result<String> {
+        whole(self.engine.export_audit(&self.scope).await?).await
+    }
+
     pub async fn import(&self, document: impl Into<Vec<u8>>) -> Result<Imported> {
         self.engine.import_document(&self.scope, io::Cursor::new(document.into())).await
     }

@@ -1,5 +1,6 @@
 //! The command line: what a person types, and what is printed. Tables for people, `--json` with the wire's fields.
 
+mod audit;
 mod backup;
 mod checkpoint;
 mod config;
@@ -25,16 +26,16 @@ mod task;
 mod view;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::builder::styling::AnsiColor;
 use clap::{CommandFactory, Parser, Subcommand};
-use waystone_core::Engine;
 use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
+use waystone_core::{Engine, Error};
 
 use crate::settings::{Flags, HEADING, Settings};
 pub(crate) use failure::{refuse, report};
@@ -104,6 +105,9 @@ pub(crate) enum OnStore {
     Backup(backup::Backup),
     /// Put a backup in the place of all that is kept; no other process may have the data directory open
     RestoreFrom(backup::RestoreFrom),
+    /// Look at the record of all that was done and loaded, and verify it
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Show what is kept, where, and who uses it
     Status,
     /// Show figures: sizes, tokens, the largest sessions, what views saved, how long calls took
@@ -160,9 +164,17 @@ fn manual(program: clap::Command) -> clap::Command {
         .mut_subcommands(refer)
 }
 
+/// What a command did for which no store is opened, though it is one of those that have one.
+pub(crate) fn run_without_store(command: &OnStore, json: bool) -> Option<anyhow::Result<()>> {
+    let OnStore::Audit(command) = command else { return None };
+    command.exported().map(|(verify, file)| audit::run_on_file(verify, file, &render::Out { json }))
+}
+
 /// Does what must be done before the store is opened. Returns what it found.
-pub(crate) fn prepare(command: &OnStore, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+    let root = &settings.data_dir;
     match command {
+        OnStore::Doctor(_) | OnStore::RestoreFrom(_) if settings.is_on("readOnly") => Err(Error::ReadOnly.into()),
         OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),
         OnStore::RestoreFrom(command) => backup::restore(command, root, clock),
         _ => Ok(Vec::new()),
@@ -205,6 +217,7 @@ pub(crate) async fn run(
         OnStore::Backup(backup) => backup::run(backup, engine, scope, &out).await,
         // What was put in place is looked at; housekeeping writes its files anew.
         OnStore::RestoreFrom(_) => doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await,
+        OnStore::Audit(command) => audit::run(command, engine, scope, &out, &settings.data_dir).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Stats => stats::run(engine, scope, &out).await,
         OnStore::Doctor(doctor) => doctor::run(doctor, engine, scope, &out, findings).await,
@@ -215,7 +228,7 @@ pub(crate) async fn run(
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use waystone_core::api::{
-        AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle,
+        AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle, ListAudit,
         ListCheckpoints, ListSegments, ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext,
         PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions, RetrieveStashed, SaveCheckpoint, SearchAll,
         SearchStashed, SegmentFilters, SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
@@ -296,6 +309,7 @@ mod tests {
         check::<CreateSnapshot>(&["task snapshot"], &ids);
         check::<RestoreSnapshot>(&["task restore"], &ids);
         check::<UndoOperation>(&["undo"], &ids);
+        check::<ListAudit>(&["audit list"], &[]);
     }
 
     #[test]

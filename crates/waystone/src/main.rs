@@ -4,6 +4,7 @@ mod cli;
 mod clock;
 mod git;
 mod logging;
+mod platform;
 mod settings;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ use git::Repository;
 use settings::Settings;
 
 fn main() -> ExitCode {
+    platform::keep_to_ourselves();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return cli::refuse(&error),
@@ -60,6 +62,10 @@ impl Opened {
 /// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
 /// goes with the process; a person is told at once.
 fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
+    if settings.is_on("readOnly") {
+        let store = Sqlite::open_read_only(&settings.data_dir, clock.clone(), &settings.limits)?;
+        return Ok(Opened { store: Arc::new(store), volatile: None });
+    }
     let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
     match Sqlite::open(&settings.data_dir, clock.clone(), &settings.limits) {
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
@@ -85,14 +91,21 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
         Command::Plain(command) => return cli::run_plain(&command, &settings, arguments.json),
         Command::OnStore(command) => command,
     };
+    if let Some(done) = cli::run_without_store(&command, arguments.json) {
+        return done;
+    }
     let clock = Arc::new(SystemClock);
-    let findings = cli::prepare(&command, &settings.data_dir, &(clock.clone() as Arc<dyn Clock>))?;
+    let is_read_only = settings.is_on("readOnly");
+    let findings = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>))?;
     let opened = open(&settings, &command, &clock)?;
-    if let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
+    if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules());
+    if is_read_only {
+        engine = engine.read_only();
+    }
     // A branch can be another one at each save, a repository is where the process was started.
     if let Some(repository) =
         std::env::current_dir().ok().filter(|_| has_place).and_then(|here| Repository::around(&here))

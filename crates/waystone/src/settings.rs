@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Loopback,
     /// Which class keys of a context have, in a variable as JSON.
     Rules,
+    /// Yes or no; a flag without a value says yes.
+    Switch,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 16] = [
+pub(crate) const SETTINGS: [Setting; 18] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -181,6 +183,22 @@ pub(crate) const SETTINGS: [Setting; 16] = [
         about: "Origins of web pages that may call `serve` besides its own, such as https://app.example",
     },
     Setting {
+        key: "allowOtherUsers",
+        variable: "WAYSTONE_ALLOW_OTHER_USERS",
+        aliases: &[],
+        kind: Kind::Switch,
+        default: || json!(false),
+        about: "Whether other users of this machine may call `serve`; where it cannot be told who calls (not Linux), all may",
+    },
+    Setting {
+        key: "readOnly",
+        variable: "WAYSTONE_READ_ONLY",
+        aliases: &[],
+        kind: Kind::Switch,
+        default: || json!(false),
+        about: "Whether this process only reads: it refuses all changes, makes no files and keeps no house",
+    },
+    Setting {
         key: "logLevel",
         variable: "WAYSTONE_LOG_LEVEL",
         aliases: &[],
@@ -277,6 +295,10 @@ impl Settings {
 
     pub(crate) fn text(&self, key: &str) -> &str {
         self.values[key].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn is_on(&self, key: &str) -> bool {
+        self.values[key].as_bool().unwrap_or_default()
     }
 
     pub(crate) fn tools(&self) -> ToolSet {

@@ -31,6 +31,7 @@ use crate::store::{Added, Idempotency, NewCheckpoint, Scope};
 impl Engine {
     /// Saves `request.context`, unless it equals the session's newest checkpoint.
     pub async fn save_checkpoint(&self, scope: &Scope, request: SaveCheckpoint) -> Result<SavedCheckpoint> {
+        self.check_writable()?;
         let scope = scope.acting_as(request.agent_id.as_ref());
         let known = match &request.session_id {
             Some(session) => self.newest_known(&scope, session).await?,
@@ -152,6 +153,7 @@ impl Engine {
         id: &CheckpointId,
         how: Deletion,
     ) -> Result<DeletedCheckpoint> {
+        self.check_writable()?;
         let now = self.clock.now();
         let deleted = match self.store.archive_checkpoint(scope, id, now).await {
             // What was deleted before can still be removed.

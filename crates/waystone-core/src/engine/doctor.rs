@@ -9,6 +9,7 @@ impl Engine {
     /// Decodes and hashes every checkpoint, compares the copies, and heals each from the other. `progress` is told how many groups
     /// of checkpoints were looked at, and of how many.
     pub async fn check_copies(&self, scope: &Scope, mut progress: impl FnMut(u64, u64)) -> Result<Checkup> {
+        self.check_writable()?;
         let mut checkup = Checkup::default();
         if let Some(damage) = self.store.check_database(scope).await? {
             return Ok(checkup.with(vec![damage]));

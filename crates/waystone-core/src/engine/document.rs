@@ -16,25 +16,28 @@ use crate::store::Scope;
 
 /// A document that is being written.
 pub struct Export {
-    engine: Engine,
-    scope: Scope,
-    stage: Stage,
+    pub(super) engine: Engine,
+    pub(super) scope: Scope,
+    pub(super) stage: Stage,
     /// Text that is ready.
     ready: VecDeque<Vec<u8>>,
-    /// What it may be called: the workflow, the session, or the project.
+    /// What it may be called: the workflow, the session, the project, or `audit`.
     pub name: String,
+    /// How such files end.
+    pub extension: &'static str,
     pub at: Timestamp,
-    /// How many checkpoints or segments were written.
+    /// How many checkpoints, segments or records were written.
     pub count: u64,
     /// Snapshots that were left out: some of their segments are deleted.
     pub left_out: u64,
 }
 
 /// What comes next.
-enum Stage {
+pub(super) enum Stage {
     Checkpoints { waiting: VecDeque<CheckpointId>, written: HashSet<CheckpointId> },
     Segments { project: ProjectId, after: i64, written: HashSet<SegmentId> },
     Snapshots { project: ProjectId, after: i64, written: HashSet<SegmentId>, count: u64 },
+    Records { after: i64 },
     End,
 }
 
@@ -76,13 +79,15 @@ impl Engine {
         Ok(self.export(scope, project.as_str(), head, stage))
     }
 
-    fn export(&self, scope: &Scope, name: &str, head: String, stage: Stage) -> Export {
+    pub(super) fn export(&self, scope: &Scope, name: &str, head: String, stage: Stage) -> Export {
+        let extension = if matches!(stage, Stage::Records { .. }) { "jsonl" } else { "json" };
         Export {
             engine: self.clone(),
             scope: scope.clone(),
             stage,
             ready: VecDeque::from([head.into_bytes()]),
             name: name.to_owned(),
+            extension,
             at: self.clock.now(),
             count: 0,
             left_out: 0,
@@ -105,6 +110,11 @@ impl Engine {
 }
 
 impl Export {
+    /// Whether it may go to a file in the data directory.
+    pub fn check_writable(&self) -> Result<()> {
+        self.engine.check_writable()
+    }
+
     /// The next piece of its text; `None` after the last one. After an error it is not whole, and there is no more of it.
     pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>> {
         while self.ready.is_empty() {
@@ -114,13 +124,14 @@ impl Export {
                 Stage::Snapshots { project, after, written, count } => {
                     self.write_snapshot(project, after, written, count).await?;
                 }
+                Stage::Records { after } => self.write_records(after).await?,
                 Stage::End => return Ok(None),
             }
         }
         Ok(self.ready.pop_front())
     }
 
-    fn push(&mut self, text: String) {
+    pub(super) fn push(&mut self, text: String) {
         self.ready.push_back(text.into_bytes());
     }
 

@@ -20,6 +20,10 @@ impl Engine {
     /// What may go, and with a target a plan of what goes.
     pub async fn analyze_garbage(&self, scope: &Scope, request: AnalyzeGarbage) -> Result<GarbageReply> {
         request.check()?;
+        if request.target_tokens.is_some() {
+            // A plan is kept until it is carried out.
+            self.check_writable()?;
+        }
         let (now, project) = (self.clock.now(), request.project_id.clone());
         let descriptors = request.context_descriptors.clone().unwrap_or_default();
         let roots = self.roots(&descriptors);
@@ -106,6 +110,7 @@ impl Engine {
 
     /// Stashes or deletes what is named, or what a plan says.
     pub async fn prune_segments(&self, scope: &Scope, request: PruneSegments) -> Result<PruneReply> {
+        self.check_writable()?;
         request.check()?;
         let (ids, planned) = match &request.plan_id {
             Some(id) => {
@@ -145,6 +150,7 @@ impl Engine {
 
     /// Keeps segments from being pruned.
     pub async fn pin_segments(&self, scope: &Scope, request: PinSegments) -> Result<PinReply> {
+        self.check_writable()?;
         request.check()?;
         let changed = self.change(scope, request.project_id, request.segment_ids, Change::Pin).await?;
         Ok(PinReply {
@@ -157,6 +163,7 @@ impl Engine {
 
     /// Lets segments be pruned again.
     pub async fn unpin_segments(&self, scope: &Scope, request: PinSegments) -> Result<UnpinReply> {
+        self.check_writable()?;
         request.check()?;
         let changed = self.change(scope, request.project_id, request.segment_ids, Change::Unpin).await?;
         Ok(UnpinReply {

@@ -10,6 +10,7 @@ use crate::store::Scope;
 impl Engine {
     /// Marks a key that the session's newest checkpoint has.
     pub async fn mark_critical(&self, scope: &Scope, request: MarkCritical) -> Result<MarkedCritical> {
+        self.check_writable()?;
         request.check().map_err(Error::InvalidInput)?;
         let session = self.named_or_own(scope, request.session_id).await?;
         let key = request.context_key;
@@ -24,6 +25,7 @@ impl Engine {
 
     /// Takes a mark away.
     pub async fn unmark_critical(&self, scope: &Scope, request: MarkCritical) -> Result<MarkedCritical> {
+        self.check_writable()?;
         request.check().map_err(Error::InvalidInput)?;
         let session = self.named_or_own(scope, request.session_id).await?;
         let key = request.context_key;

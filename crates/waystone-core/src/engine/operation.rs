@@ -15,6 +15,7 @@ impl Engine {
 
     /// Takes an operation back.
     pub async fn undo_operation(&self, scope: &Scope, request: UndoOperation) -> Result<UndoneOperation> {
+        self.check_writable()?;
         let which = match request.operation_id {
             Some(id) => Undo::Named(id, request.project_id),
             None => Undo::Newest(self.project_or_own(request.project_id)),

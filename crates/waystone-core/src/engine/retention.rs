@@ -13,12 +13,14 @@ pub(super) const OUT_OF_REACH: &str = "copies that a backup put outside of the d
 impl Engine {
     /// Lists a session again that was deleted, with its checkpoints.
     pub async fn restore_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
+        self.check_writable()?;
         let session = self.store.restore_session(scope, id, self.clock.now()).await?;
         Ok(Session { warnings: self.warnings(), ..session })
     }
 
     /// Lists a checkpoint again that was deleted or archived.
     pub async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<RestoredCheckpoint> {
+        self.check_writable()?;
         let restored = self.store.restore_checkpoint(scope, id, self.clock.now()).await?;
         let (checkpoint_id, session_id) = (restored.checkpoint_id, restored.session_id);
         Ok(RestoredCheckpoint { checkpoint_id, session_id, warnings: self.warnings() })
@@ -31,6 +33,9 @@ impl Engine {
         request: CleanUp,
         mut progress: impl FnMut(u64, u64) + Send,
     ) -> Result<CleanedUp> {
+        if !request.dry_run {
+            self.check_writable()?;
+        }
         let now = self.clock.now();
         let selection = Selection {
             older_than: request.older_than.map(|since| since.before(now)),

@@ -49,6 +49,7 @@ impl Engine {
 
     /// Makes all that is kept for search anew. `progress` is told how many texts are done, and of how many. Returns how many there were.
     pub async fn reindex(&self, scope: &Scope, mut progress: impl FnMut(u64, u64)) -> Result<u64> {
+        self.check_writable()?;
         let total = self.store.reindex(scope, true, self.clock.now()).await?;
         let mut left = total;
         while left > 0 {

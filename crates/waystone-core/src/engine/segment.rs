@@ -49,6 +49,7 @@ pub(super) struct Outcome {
 impl Engine {
     /// Captures texts, those that are known by touching them.
     pub async fn put_segments(&self, scope: &Scope, mut request: PutSegments) -> Result<PutReply> {
+        self.check_writable()?;
         request.check()?;
         let project = self.project_or_own(request.project_id.take());
         let said = request.messages.take();

@@ -21,6 +21,7 @@ impl Engine {
 
     /// Changes name and tags.
     pub async fn update_session(&self, scope: &Scope, id: &SessionId, request: UpdateSession) -> Result<Session> {
+        self.check_writable()?;
         request.check()?;
         let session = self.store.update_session(scope, id, &request, self.clock.now()).await?;
         Ok(Session { warnings: self.warnings(), ..session })
@@ -28,6 +29,7 @@ impl Engine {
 
     /// Hides a session with all its checkpoints; it is kept for a while, or removed for good.
     pub async fn delete_session(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<DeletedSession> {
+        self.check_writable()?;
         let now = self.clock.now();
         let mut deleted = DeletedSession {
             session_id: id.clone(),

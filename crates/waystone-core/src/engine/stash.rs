@@ -19,6 +19,7 @@ const IDS_LISTED_MAX: usize = 10_000;
 impl Engine {
     /// Moves what is selected out of the window.
     pub async fn stash_segments(&self, scope: &Scope, request: StashSegments) -> Result<StashReply> {
+        self.check_writable()?;
         request.check()?;
         let project = self.project_or_own(request.project_id);
         let words = Words::parse(request.query.as_deref().unwrap_or_default());
@@ -61,6 +62,7 @@ impl Engine {
 
     /// The same, and moved into the window if that is asked for.
     pub async fn retrieve_stashed(&self, scope: &Scope, request: RetrieveStashed) -> Result<RetrieveReply> {
+        self.check_writable()?;
         request.check()?;
         let project = self.project_or_own(request.project_id);
         let filters = request.filters.unwrap_or_default();

@@ -10,6 +10,6 @@ impl Engine {
         let status = self.store.status(scope).await?;
         let used = Used { session: 0, total: status.total_size_bytes };
         let warnings = self.warnings().into_iter().chain(self.limits.nearly_reached(0, used)).collect();
-        Ok(Status { warnings, ..status })
+        Ok(Status { warnings, read_only: self.is_read_only, ..status })
     }
 }

@@ -14,6 +14,7 @@ use crate::store::{Scope, WhichSnapshot, WhichTask};
 impl Engine {
     /// Makes a task the current one, or none.
     pub async fn set_current_task(&self, scope: &Scope, request: SetCurrentTask) -> Result<CurrentTask> {
+        self.check_writable()?;
         let (project, task) = (request.project_id, request.task_id);
         let (previous_task_id, operation) =
             self.store.set_current_task(scope, &project, task.as_ref(), self.clock.now()).await?;
@@ -43,6 +44,7 @@ impl Engine {
 
     /// Captures which segments a task has.
     pub async fn create_snapshot(&self, scope: &Scope, request: CreateSnapshot) -> Result<Snapshot> {
+        self.check_writable()?;
         request.check()?;
         let (id, now) = (self.fresh_id()?, self.clock.now());
         let (project, task) = (&request.project_id, request.task_id.as_ref());
@@ -69,6 +71,7 @@ impl Engine {
 
     /// Puts the segments of a task back to where a snapshot has them.
     pub async fn restore_snapshot(&self, scope: &Scope, request: RestoreSnapshot) -> Result<RestoredSnapshot> {
+        self.check_writable()?;
         let which = match request.snapshot_id {
             Some(id) => WhichSnapshot::Named(id, request.project_id),
             None => WhichSnapshot::Newest(self.project_or_own(request.project_id)),

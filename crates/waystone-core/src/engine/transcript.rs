@@ -34,6 +34,7 @@ impl Engine {
     /// Keeps the turns of a transcript that are new, outside of the window, and saves what the conversation has come to. Returns how many
     /// were new.
     pub async fn capture_transcript(&self, scope: &Scope, captured: Captured) -> Result<u64> {
+        self.check_writable()?;
         let Captured { client, session, path, place, turns, end } = captured;
         let (new, turns) = self.prepare_turns(&session, &path, turns, end).await?;
         let is_new = self.store.capture_turns(scope, Arc::new(new)).await?;

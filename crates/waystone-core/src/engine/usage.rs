@@ -90,6 +90,7 @@ impl Engine {
         if texts.is_empty() {
             return Ok(());
         }
+        self.check_writable()?;
         if texts.len() > PutSegments::TEXTS_MAX {
             let message = format!("{} texts are described, at most {} are taken", texts.len(), PutSegments::TEXTS_MAX);
             return Err(Error::InvalidInput(message));

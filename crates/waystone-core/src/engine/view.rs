@@ -142,7 +142,8 @@ impl Engine {
     async fn view(&self, scope: &Scope, source: Source, wish: Wish) -> Result<View> {
         let (engine, now, name) = (self.clone(), self.clock.now(), wish.name);
         let made = offload_unless(false, move || engine.make_view(source, &wish)).await??;
-        if let Some(new) = made.to_keep {
+        let has_no_handles = self.is_read_only && made.to_keep.is_some();
+        if let Some(new) = made.to_keep.filter(|_| !has_no_handles) {
             let new = NewContext { at: now, total_bytes_max: self.limits.total_bytes_max, ..new };
             self.store.keep_context(scope, new).await?;
         }
@@ -154,7 +155,8 @@ impl Engine {
             let keys = made.view.context.keys().map(|key| format!("`{key}`")).take(5).collect::<Vec<_>>().join(", ");
             format!("{asked} tokens were asked for, and what is CRITICAL alone has {tokens}: the view holds exactly that, {keys}")
         });
-        let warnings = self.warnings().into_iter().chain(over).collect();
+        let unkept = has_no_handles.then(|| "handles of this view cannot be resolved: read-only".to_owned());
+        let warnings = self.warnings().into_iter().chain(unkept).chain(over).collect();
         Ok(View { warnings, ..made.view })
     }
 

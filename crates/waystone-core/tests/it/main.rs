@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod audit;
 mod backup;
 mod boundary;
 mod checkpoint;

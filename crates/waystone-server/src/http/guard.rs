@@ -1,4 +1,4 @@
-//! Who may call: programs on this machine, and pages of our own or of origins that were allowed by name.
+//! Who may call: programs of this user on this machine, and pages of our own or of origins that were allowed by name.
 //!
 //! A web page anywhere can make a browser send requests to this machine. Its `Origin` gives it away, and when it points a name
 //! of its own at this machine its `Host` does. Both are checked on every path and method, before a body is read.
@@ -6,21 +6,52 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::serve::IncomingStream;
+use tokio::net::TcpListener;
 use waystone_core::Error;
 
 use super::reply::HttpError;
+use crate::platform;
 
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     /// Origins besides our own, such as `https://app.example`.
     pub allowed_origins: Vec<String>,
+    /// Whether other users of this machine may call.
+    pub allow_other_users: bool,
+}
+
+/// Who has made a connection, as far as that can be told. Asked once for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// This user, or the one who may do everything anyway.
+    Own,
+    Other,
+    /// It had gone before it could be asked for: who sends and closes at once does not wait for an answer.
+    Gone,
+}
+
+impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        match stream.io().local_addr() {
+            Ok(own) => platform::peer(own, *stream.remote_addr()),
+            Err(_) => Self::Gone,
+        }
+    }
 }
 
 pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    // What has no connection was made in this process.
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map_or(Peer::Own, |info| info.0);
+    if peer != Peer::Own && !guard.allow_other_users {
+        let who = if peer == Peer::Other { "by another user" } else { "and closed before it was known by whom" };
+        return HttpError(Error::Forbidden(format!("the connection was made {who}"))).into_response();
+    }
     // A request line may name a host of its own; it must be ours too.
     if request.uri().authority().is_some_and(|authority| !is_loopback(authority.as_str())) {
         return HttpError(Error::Forbidden("the request line does not name this machine".to_owned())).into_response();

@@ -110,7 +110,7 @@ async fn a_foreign_request_is_refused_before_its_body_is_read() {
 
 #[tokio::test]
 async fn an_origin_that_is_allowed_by_name_gets_cors_headers_and_no_other_does() {
-    let guard = Guard { allowed_origins: vec!["https://app.example".to_owned()] };
+    let guard = Guard { allowed_origins: vec!["https://app.example".to_owned()], ..Guard::default() };
     let client = Client::with(Limits::default(), guard);
     let send = async |method: &str, origin: &str| {
         let request = Request::builder().method(method).uri("/api/sessions").header(header::HOST, "localhost:3000");

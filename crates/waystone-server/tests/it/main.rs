@@ -12,6 +12,7 @@ mod guard;
 mod hostile;
 mod mcp;
 mod parity;
+mod read_only;
 mod segments;
 mod sessions;
 mod stats;

@@ -5,8 +5,9 @@ use waystone_server::http::operations;
 
 /// Every engine method, and the faces it is on. A person has no use for a stream of events on a command line, and an agent
 /// none for housekeeping or for figures of all that is kept: `context_analyze_usage` tells it of its own window. What Prometheus
-/// reads is for programs only. A model should not retype documents, so it neither writes nor reads them. Only a person is asked before something is deleted, so only there must it be found first.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 53] = [
+/// reads is for programs only. A model should not retype documents, so it neither writes nor reads them. Only a person is asked before something is deleted, so only there must it be found first. The
+/// audit is for people; whether it holds is not to be asked of a server that someone may have changed.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 56] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -36,6 +37,9 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 53] = [
     ("list_snapshots", true, None, Some("task snapshots")),
     ("restore_snapshot", true, Some("context_restore_task_snapshot"), Some("task restore")),
     ("list_operations", true, None, Some("undo")),
+    ("list_audit", true, None, Some("audit list")),
+    ("verify_audit", false, None, Some("audit verify")),
+    ("export_audit", false, None, Some("audit export")),
     ("undo_operation", true, Some("context_undo"), Some("undo")),
     ("search", true, None, Some("search")),
     ("resume_sessions", true, Some("workflow_resume"), Some("resume")),

@@ -9,18 +9,28 @@ use waystone_core::api::{Finding, FindingKind};
 use super::name::SUFFIX;
 use super::{DamagedFile, Group, decode};
 use crate::directory::DataDirectory;
+use crate::platform::{self, create_private_dir, create_private_file, planted, sync_directory};
 use crate::sqlite::Keys;
-use crate::platform::{create_private_dir, create_private_file, sync_directory};
 
 pub(crate) fn read_file(path: &Path, keys: &Keys) -> io::Result<Result<Group, DamagedFile>> {
-    Ok(decode(&fs::read(path)?, keys))
+    Ok(decode(&platform::read_file(path)?, keys))
+}
+
+/// Fails where a link leads somewhere else.
+fn check_folder(folder: &Path) -> io::Result<()> {
+    match folder.symlink_metadata()? {
+        metadata if metadata.is_symlink() => Err(planted(metadata.file_type(), "a directory")),
+        _ => Ok(()),
+    }
 }
 
 /// Every mirror file, from the data directory, in order, and what could not be looked into.
 pub(crate) fn list_files(directory: &DataDirectory) -> (Vec<PathBuf>, Vec<Finding>) {
     let (mut files, mut unread) = (Vec::new(), Vec::new());
     let mut entries = |folder: &Path| -> Vec<PathBuf> {
-        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+        let listed = check_folder(folder)
+            .and_then(|()| fs::read_dir(folder))
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
         listed.unwrap_or_else(|error: io::Error| {
             if error.kind() != io::ErrorKind::NotFound && error.kind() != io::ErrorKind::NotADirectory {
                 let (subject, message) = (folder.display().to_string(), format!("cannot be looked into: {error}"));

@@ -10,7 +10,7 @@ use super::Group;
 use super::file::replace;
 use super::name::file_name;
 use crate::directory::DataDirectory;
-use crate::platform::sync_directory;
+use crate::platform::{self, sync_directory};
 
 pub(crate) type Removed = BTreeSet<String>;
 
@@ -20,7 +20,7 @@ fn path_of(directory: &DataDirectory, session: &str) -> PathBuf {
 
 /// What was removed of a session.
 pub(crate) fn read(directory: &DataDirectory, session: &str) -> io::Result<Removed> {
-    match fs::read(path_of(directory, session)) {
+    match platform::read_file(&path_of(directory, session)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::new()),
         bytes => Ok(lines(&bytes?)),
     }
@@ -79,7 +79,7 @@ pub(crate) fn read_all(directory: &DataDirectory) -> io::Result<Removed> {
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "txt") {
-            removed.extend(lines(&fs::read(path)?));
+            removed.extend(lines(&platform::read_file(&path)?));
         }
     }
     Ok(removed)

@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::checkpoint::parse_metadata;
 use super::seal::{self, Keys};
+use crate::directory::DataDirectory;
 
 /// How long SQLite waits for other connections.
 pub(crate) const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -57,9 +58,52 @@ pub(crate) fn open_alone(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Conn
     Ok(db)
 }
 
+/// From where it is read, and how.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Beside a writer of this process.
+    Beside(DataDirectory),
+    /// By a process that only reads, beside writers of others.
+    Only(DataDirectory),
+    /// From where no one writes: neither a log nor its index can be made there.
+    Frozen(DataDirectory),
+}
+
+impl Source {
+    pub(crate) fn directory(&self) -> &DataDirectory {
+        let (Self::Beside(directory) | Self::Only(directory) | Self::Frozen(directory)) = self;
+        directory
+    }
+
+    pub(crate) fn open(&self) -> rusqlite::Result<Connection> {
+        match self {
+            Self::Beside(directory) => open_reader(&directory.database(), directory.keys()),
+            Self::Only(directory) => {
+                with_words(open(&directory.database(), OpenFlags::SQLITE_OPEN_READ_ONLY, directory.keys())?)
+            }
+            Self::Frozen(directory) => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                with_words(open(Path::new(&frozen_uri(&directory.database())), flags, directory.keys())?)
+            }
+        }
+    }
+}
+
+fn frozen_uri(path: &Path) -> String {
+    let escape = |byte: u8| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(byte).to_string(),
+        _ => format!("%{byte:02x}"),
+    };
+    let path: String = path.as_os_str().as_encoded_bytes().iter().copied().map(escape).collect();
+    format!("file:{path}?immutable=1")
+}
+
 /// For reads beside the writer. It may write to the shared index of the log, but never to the database.
 pub(crate) fn open_reader(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
-    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?;
+    with_words(open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?)
+}
+
+fn with_words(db: Connection) -> rusqlite::Result<Connection> {
     db.execute_batch("PRAGMA query_only = ON;")?;
     db.create_scalar_function(
         "has_words",
@@ -95,10 +139,44 @@ fn open(path: &Path, flags: OpenFlags, keys: &Arc<Keys>) -> rusqlite::Result<Con
     db.set_prepared_statement_cache_capacity(64);
     // Otherwise a statement on a table with a partial index is prepared anew whenever a parameter has another value.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    db.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
+    // What stands in a database that someone else has written must not make this process do more than read and write it. Extensions cannot
+    // be loaded unless that is asked for.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    db.execute_batch(
+        "PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON;",
+    )?;
     seal::register(&db, keys)?;
     // Whichever connection closes last folds the log back, so all of them sync alike.
     #[cfg(target_os = "macos")]
     db.execute_batch("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")?;
     Ok(db)
+}
+
+#[cfg(test)]
+mod tests {
+    use waystone_testkit::harness::private_dir;
+
+    use super::*;
+
+    #[test]
+    fn a_database_cannot_make_the_process_do_more_than_read_and_write_it() {
+        let directory = private_dir();
+        let path = directory.path().join("a.db");
+        let db = open_new(&path, &Arc::default()).unwrap();
+        db.execute_batch("CREATE TABLE a (b); CREATE VIRTUAL TABLE f USING fts5(t);").unwrap();
+        for refused in [
+            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'garbage'",
+            "UPDATE f_data SET block = x'00'",
+            "SELECT load_extension('libc.so.6')",
+        ] {
+            assert!(db.execute_batch(refused).is_err(), "{refused}");
+        }
+        let on = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, bool>(0)).unwrap();
+        assert_eq!((on("cell_size_check"), on("trusted_schema")), (true, false));
+    }
+
+    #[test]
+    fn a_path_stands_in_a_uri_byte_for_byte() {
+        assert_eq!(frozen_uri(Path::new("/a b/c?d#e%/é.db")), "file:/a%20b/c%3fd%23e%25/%c3%a9.db?immutable=1");
+    }
 }

@@ -37,8 +37,8 @@ pub(crate) fn recount_usage(db: &Connection) -> DbResult<()> {
 }
 
 /// Numbers go on after the highest one found: of rows and operations those that are `known`, or in this database. Where operations before that
-/// are gone, or the database took the place of another, another chain begins.
-pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: bool) -> DbResult<()> {
+/// are gone, or the database took the place of another, another chain begins. Returns whether one does.
+pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: bool) -> DbResult<bool> {
     db.execute(
         "UPDATE space AS p SET row_seq = max(row_seq, ?1,
              (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
@@ -66,5 +66,5 @@ pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: 
             [],
         )?;
     }
-    Ok(())
+    Ok(changed > 0)
 }

@@ -8,10 +8,9 @@ use waystone_core::api::{Event, EventPage};
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
-use super::connection::open_reader;
+use super::connection::Source;
 use super::error::{DbResult, unreadable};
 use crate::background::{Background, Stop};
-use crate::directory::DataDirectory;
 
 /// How often the database is asked while someone listens.
 const ROUND: Duration = Duration::from_millis(50);
@@ -47,10 +46,10 @@ pub(crate) struct EventWatch {
 }
 
 impl EventWatch {
-    pub(crate) fn start(directory: DataDirectory) -> Self {
+    pub(crate) fn start(source: Source) -> Self {
         let newest = watch::Sender::new(0);
         let told = newest.clone();
-        let thread = Background::start("events", move |stop| run(&directory, &told, stop));
+        let thread = Background::start("events", move |stop| run(&source, &told, stop));
         let thread = thread.map_err(|error| tracing::error!(%error, "events cannot be watched")).ok();
         Self { newest, _thread: thread }
     }
@@ -60,14 +59,14 @@ impl EventWatch {
     }
 }
 
-fn run(directory: &DataDirectory, told: &watch::Sender<i64>, stop: &Stop) {
+fn run(source: &Source, told: &watch::Sender<i64>, stop: &Stop) {
     let mut db = None;
     while stop.wait(ROUND) {
         if told.receiver_count() == 0 {
             continue;
         }
         if db.is_none() {
-            db = open_reader(&directory.database(), directory.keys()).map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
+            db = source.open().map_err(|error| tracing::warn!(%error, "events cannot be read")).ok();
         }
         // One machine has one space: the newest of all is the newest of it.
         let newest = db.as_ref().and_then(|db| {

@@ -4,14 +4,12 @@
 use rusqlite::types::Value as Written;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
+use waystone_core::audit::chain;
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::error::DbResult;
-
-/// The first part that an operation's hash covers: the form of the others.
-const HASH_VERSION: &[u8] = &[1];
 
 /// One change, to be numbered and chained.
 pub(crate) struct Operation<'a> {
@@ -51,7 +49,7 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
         .prepare_cached("SELECT sealed(?1, 'operation', ?2)")?
         .query_row(params![operation.payload.to_string(), seq], |row| row.get(0))?;
     let payload_hash = hash_of(&payload);
-    let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash);
+    let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash.0);
     db.prepare_cached(
         "INSERT INTO operation (space, seq, at_ms, actor, kind, project, subject, payload, payload_hash, hash)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -77,34 +75,13 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
     Ok((seq, event))
 }
 
-/// The hash of a payload as it is written.
-pub(crate) fn hash_of(payload: &Written) -> Hash {
+/// The hash of a payload as it is written: the hash of its text, and of what is sealed as an audit has it.
+fn hash_of(payload: &Written) -> Hash {
     match payload {
         Written::Text(text) => Hash::of(text.as_bytes()),
-        Written::Blob(bytes) => Hash::of(bytes),
+        Written::Blob(bytes) => Hash::of(format!("\"{}\"", hex::encode(bytes)).as_bytes()),
         Written::Null | Written::Integer(_) | Written::Real(_) => Hash::of(&[]),
     }
-}
-
-pub(crate) fn chain(
-    previous: &[u8; 32],
-    seq: i64,
-    at: Timestamp,
-    actor: &str,
-    kind: &str,
-    subject: &str,
-    payload_hash: &Hash,
-) -> Hash {
-    Hash::of_parts(&[
-        HASH_VERSION,
-        previous,
-        &seq.to_be_bytes(),
-        &at.ms().to_be_bytes(),
-        actor.as_bytes(),
-        kind.as_bytes(),
-        subject.as_bytes(),
-        &payload_hash.0,
-    ])
 }
 
 pub(crate) fn handle(kind: &str, id: &str) -> String {

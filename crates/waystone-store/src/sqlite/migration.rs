@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
-use super::connection::{open_empty, open_new, open_untouched};
+use super::connection::{Source, open_empty, open_new, open_untouched};
 use super::seal::{Keys, STORE};
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -52,6 +52,32 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
     Ok(found == VERSION)
+}
+
+/// From where a process reads that changes nothing, if the schema is the one this program knows.
+pub(crate) fn find_source(directory: &DataDirectory) -> Result<Source, OpenError> {
+    let path = directory.database();
+    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+    if size(&path) == 0 {
+        let is_lost = directory.has_copies() || directory.rebuilt().exists();
+        return Err(if is_lost { OpenError::Lost { path } } else { OpenError::Nothing { path } });
+    }
+    let look = |source: &Source| source.open().and_then(|db| version(&db));
+    let mut source = Source::Only(directory.clone());
+    let mut found = look(&source);
+    if found.is_err() && size(&directory.write_ahead_log()) == 0 {
+        source = Source::Frozen(directory.clone());
+        found = look(&source);
+    }
+    match found {
+        Ok(VERSION) => Ok(source),
+        Ok(found) if found < VERSION => Err(OpenError::Older { path, found, known: VERSION }),
+        Ok(found) => Err(OpenError::Newer { path, found, known: VERSION }),
+        Err(error) if size(&directory.write_ahead_log()) > 0 => {
+            Err(OpenError::Unread { path, message: error.to_string() })
+        }
+        Err(error) => Err(cannot_open(&path, &error)),
+    }
 }
 
 /// Applies what is missing. Only for a process that has the directory alone.
@@ -101,11 +127,12 @@ fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> 
 }
 
 /// Takes the store's own key into use. A key that does not fit what is there, or none where one is needed, is refused.
-pub(crate) fn unlock(path: &Path, keys: &Arc<Keys>) -> Result<(), OpenError> {
-    let wrapped: Option<Vec<u8>> = open_untouched(path, keys)
+pub(crate) fn unlock(source: &Source) -> Result<(), OpenError> {
+    let (path, keys) = (source.directory().database(), source.directory().keys());
+    let wrapped: Option<Vec<u8>> = source
+        .open()
         .and_then(|db| db.query_row("SELECT wrapped_key FROM space", [], |row| row.get(0)))
-        .map_err(|error| cannot_open(path, &error))?;
-    let path = path.to_owned();
+        .map_err(|error| cannot_open(&path, &error))?;
     match (wrapped, keys.is_sealed()) {
         (None, false) => Ok(()),
         (None, true) => Err(OpenError::NotSealed { path }),

@@ -6,22 +6,20 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use waystone_core::{Error, Result};
 
-use super::connection::open_reader;
+use super::connection::Source;
 use super::error::{DbResult, closed};
-use crate::directory::DataDirectory;
 
 const READERS_MAX: usize = 4;
 
 pub(crate) struct Readers {
-    directory: DataDirectory,
+    source: Source,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(crate) fn new(directory: &DataDirectory) -> Self {
-        let directory = directory.clone();
-        Self { directory, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(READERS_MAX)) }
+    pub(crate) fn new(source: Source) -> Self {
+        Self { source, idle: Mutex::new(Vec::new()), permits: Arc::new(Semaphore::new(READERS_MAX)) }
     }
 
     /// Runs `work` in one read transaction: it sees one state of the database, and the state is let go of at its end.
@@ -40,7 +38,7 @@ impl Readers {
 
     fn with_connection<T>(&self, work: impl FnOnce(&Connection) -> DbResult<T>) -> DbResult<T> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let db = idle.map_or_else(|| open_reader(&self.directory.database(), self.directory.keys()), Ok)?;
+        let db = idle.map_or_else(|| self.source.open(), Ok)?;
         let transaction = db.unchecked_transaction()?;
         let done = work(&transaction);
         drop(transaction);

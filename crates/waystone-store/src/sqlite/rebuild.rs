@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
-use waystone_core::api::{Finding, FindingKind};
+use waystone_core::api::{AuditHead, Finding, FindingKind};
+use waystone_core::audit::CONTINUES;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
-use super::connection::{open_untouched, open_writer};
+use super::connection::{self, open_untouched, open_writer};
 use super::counter::{continue_numbers, recount, recount_usage};
 use super::doctor::is_chain_whole;
 use super::error::{DbResult, file_error};
@@ -42,13 +43,14 @@ pub(crate) enum Base<'a> {
 /// far as it is not there. Begins the numbers and the log of what takes the place of another above all that is known.
 pub(crate) fn import_files(
     directory: &DataDirectory,
-    database: &Path,
+    target: &DataDirectory,
     base: &Base<'_>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
+    let database = &target.database();
     make(database, directory.keys(), at)?;
-    unlock(database, directory.keys())?;
+    unlock(&connection::Source::Beside(target.clone()))?;
     let failed = |error: &dyn std::fmt::Display| match has_room(database) {
         true => OpenError::Unrepaired { path: directory.database(), message: error.to_string() },
         false => OpenError::Full { path: directory.database() },
@@ -135,7 +137,7 @@ impl Import<'_> {
         let known = self.highest_known(directory, base);
         // What does not follow in the log stays as it is, and another chain begins after it.
         let is_new_chain = !matches!(base, Base::Itself) || !is_chain_whole(self.db, Scope::local("").space)?;
-        continue_numbers(self.db, known, is_new_chain)?;
+        let is_new_chain = continue_numbers(self.db, known, is_new_chain)?;
         match base {
             Base::Itself if self.restored == 0 && !is_new_chain => Ok(()),
             Base::Itself => record(self.db, "store.rebuilt", json!({ "checkpoints": self.restored }), at),
@@ -277,7 +279,13 @@ fn numbers_of(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<(i64, i64)> {
         .query_row("SELECT max(row_seq), max(operation_seq) FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-fn record(db: &Connection, kind: &str, payload: Value, at: Timestamp) -> DbResult<()> {
+/// Records what was done, and after which operation: if that one goes later, it shows.
+fn record(db: &Connection, kind: &str, mut payload: Value, at: Timestamp) -> DbResult<()> {
+    let last = "SELECT seq, lower(hex(hash)) FROM operation ORDER BY seq DESC LIMIT 1";
+    let last: Option<(i64, String)> = db.query_row(last, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    if let Some((seq, hash)) = last {
+        payload[CONTINUES] = json!(AuditHead { seq, hash });
+    }
     let operation = Operation { at, kind, project: "default", subject: Vec::new(), payload };
     append(db, &Scope::local("maintenance"), &operation).map(drop)
 }

@@ -69,7 +69,8 @@ impl Stage {
 }
 
 pub(crate) struct Writer {
-    queue: SyncSender<Message>,
+    /// None in a process that only reads.
+    queue: Option<SyncSender<Message>>,
 }
 
 impl Writer {
@@ -81,7 +82,17 @@ impl Writer {
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let thread = Thread::new(directory.clone(), db, lock, messages);
         std::thread::Builder::new().name("writer".to_owned()).spawn(move || thread.run()).map_err(unusable)?;
-        Ok(Self { queue })
+        Ok(Self { queue: Some(queue) })
+    }
+
+    /// One that refuses everything.
+    pub(crate) fn refusing() -> Self {
+        Self { queue: None }
+    }
+
+    /// Fails in a process that only reads.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.queue.as_ref().map(drop).ok_or(Error::ReadOnly)
     }
 
     /// Runs `work` in a transaction. `Ok` means that it is committed and synced.
@@ -89,6 +100,7 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
     ) -> Result<T> {
+        let queue = self.queue.as_ref().ok_or(Error::ReadOnly)?;
         let (sender, mut receiver) = oneshot::channel();
         let run = move |db: Result<&Connection>| {
             let result = db.and_then(|db| work(db).map_err(Error::from));
@@ -103,7 +115,7 @@ impl Writer {
         };
         let stage = Arc::new(Stage::default());
         let request = Request { stage: Arc::clone(&stage), run: Box::new(run) };
-        self.queue.try_send(Message::Write(request)).map_err(|refused| match refused {
+        queue.try_send(Message::Write(request)).map_err(|refused| match refused {
             TrySendError::Full(_) => full(),
             TrySendError::Disconnected(_) => closed(),
         })?;
@@ -114,9 +126,11 @@ impl Writer {
         }
     }
 
-    /// Runs `note` in a later commit. What does not fit into the queue is let go: it is activity, not data.
+    /// Runs `note` in a later commit. What does not fit into the queue is let go: it is activity, not data. So is what a process notes that only
+    /// reads.
     pub(crate) fn note(&self, note: impl FnOnce(&Connection) -> DbResult<()> + Send + 'static) {
-        if self.queue.try_send(Message::Note(Box::new(note))).is_err() {
+        let Some(queue) = &self.queue else { return };
+        if queue.try_send(Message::Note(Box::new(note))).is_err() {
             tracing::debug!("a note was not taken: the queue is full");
         }
     }
@@ -124,7 +138,7 @@ impl Writer {
     /// Writes what was noted and ends the thread.
     pub(crate) async fn close(&self) {
         let (closed, wait) = oneshot::channel();
-        if self.queue.try_send(Message::Close(closed)).is_ok() {
+        if self.queue.as_ref().is_some_and(|queue| queue.try_send(Message::Close(closed)).is_ok()) {
             let _ = tokio::time::timeout(WAIT_MAX, wait).await;
         }
     }

@@ -37,6 +37,9 @@ impl Target {
                 done => done.map(drop),
             };
         }
+        if self.output.is_none() {
+            export.check_writable()?;
+        }
         let folder = match &self.output {
             Some(file) => file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_owned(),
             None => make_exports(root).map_err(|error| cannot("make", &root.join("exports"), &error))?,
@@ -92,7 +95,7 @@ fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export) -> anyho
     let date = at.get(..10).unwrap_or(&at);
     for n in 1.. {
         let more = if n > 1 { format!("-{n}") } else { String::new() };
-        let path = folder.join(format!("{name}-{date}{more}.json"));
+        let path = folder.join(format!("{name}-{date}{more}.{}", export.extension));
         match file.persist_noclobber(&path) {
             Ok(_) => return Ok(path),
             Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => file = failed.file,

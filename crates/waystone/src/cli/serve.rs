@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use waystone_core::Engine;
-use waystone_server::http::{Guard, Http};
+use waystone_server::http::{Guard, Http, Peer};
 use waystone_server::mcp::Mcp;
 
 use super::failure::Failure;
@@ -38,9 +38,11 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
         tracing::warn!(%error, "the announcement was not printed");
     }
     let (stop, stopping) = watch::channel(false);
-    let guard = Guard { allowed_origins: settings.allowed_origins() };
+    let guard =
+        Guard { allowed_origins: settings.allowed_origins(), allow_other_users: settings.is_on("allowOtherUsers") };
     let router = Http::new(engine.clone(), &settings.user, stopping.clone()).with_tools(settings.tools()).router(guard);
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let server = axum::serve(listener, service).with_graceful_shutdown(async move {
         stopped.await;
         let _ = stop.send(true);
     });

@@ -31,6 +31,9 @@ impl Args for Flags {
             if let Kind::OneOf(choices) = setting.kind {
                 arg = arg.value_parser(PossibleValuesParser::new(choices));
             }
+            if let Kind::Switch = setting.kind {
+                arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+            }
             if setting.key == DATA_DIR {
                 arg = arg.alias("storage-path");
             }
@@ -75,6 +78,7 @@ fn placeholder(kind: Kind) -> &'static str {
         Kind::OneOf(_) => "CHOICE",
         Kind::Loopback => "ADDRESS",
         Kind::Rules => "JSON",
+        Kind::Switch => "BOOL",
     }
 }
 

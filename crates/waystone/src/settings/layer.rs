@@ -23,6 +23,11 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
         Kind::Text | Kind::OneOf(_) | Kind::Loopback => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
         Kind::Rules => parse_strict(text.as_bytes())?,
+        Kind::Switch => match text {
+            "true" | "1" | "enabled" => json!(true),
+            "false" | "0" | "disabled" => json!(false),
+            _ => return Err(format!("`{text}` is neither true nor false")),
+        },
         Kind::Origins => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
     };
     check(setting, &value)?;
@@ -50,6 +55,8 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
             let rules: Vec<ContextRule> = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
             ContextRule::check_all(&rules)
         }
+        Kind::Switch if value.is_boolean() => Ok(()),
+        Kind::Switch => Err(format!("{value} is neither true nor false")),
         Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),
     }
 }
@@ -158,7 +165,8 @@ impl Merged {
 
     pub(super) fn add_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let shown = path.display();
-        match path.metadata() {
+        // A link may have been put there by someone else.
+        match path.symlink_metadata() {
             // There is none, or the directory cannot be entered, which is for the store to say.
             Err(_) => return Ok(()),
             // A pipe would be waited for.

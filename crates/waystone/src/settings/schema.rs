@@ -26,6 +26,7 @@ pub(crate) fn schema() -> Value {
             Kind::Text | Kind::Loopback => json!({ "type": "string" }),
             Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
             Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
+            Kind::Switch => json!({ "type": "boolean" }),
             Kind::OneOf(choices) => json!({ "enum": choices }),
             Kind::Rules => json!({ "type": "array", "maxItems": ContextRule::RULES_MAX, "items": rule() }),
         };

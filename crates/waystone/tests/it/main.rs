@@ -2,13 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
+mod audit;
 mod cli;
 mod config;
 mod durability;
 mod failure;
 mod hook;
 mod install;
+mod isolation;
 mod mcp;
 mod processes;
+mod read_only;
 mod resume;
 mod views;

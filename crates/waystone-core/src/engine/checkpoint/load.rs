@@ -123,7 +123,7 @@ impl Engine {
     async fn read(&self, scope: &Scope, wanted: &Wanted, known: Option<Arc<Known>>) -> Result<Option<Read>> {
         let read = self.read_once(scope, wanted, known).await?;
         match &read {
-            Some(Read::Damaged(id, _)) if self.store.heal_checkpoint(scope, id).await? => {
+            Some(Read::Damaged(id, _)) if !self.is_read_only && self.store.heal_checkpoint(scope, id).await? => {
                 self.read_once(scope, wanted, None).await
             }
             _ => Ok(read),

@@ -28,6 +28,7 @@ use crate::store::{
 impl Engine {
     /// Takes a document in: what is not here of it is added, under the ids it has there.
     pub async fn import_document(&self, scope: &Scope, source: impl Read + Send + 'static) -> Result<Imported> {
+        self.check_writable()?;
         let limits = self.limits();
         let mut reader = Reader::new(source, limits.import_bytes_max, limits.request_bytes_max());
         let mut taken = None;

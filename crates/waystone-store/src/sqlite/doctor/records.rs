@@ -1,14 +1,13 @@
 //! What follows from something else, compared with it: sums, hashes of the log, texts of segments, what is searched.
 
-use rusqlite::types::Value as Written;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use waystone_core::api::{Finding, FindingKind};
+use waystone_core::audit;
 use waystone_core::canon::Hash;
-use waystone_core::clock::Timestamp;
 
+use crate::sqlite::audit::{list_chains, read as read_audit};
 use crate::sqlite::counter::{recount, recount_usage};
 use crate::sqlite::error::DbResult;
-use crate::sqlite::log::{chain, hash_of};
 use crate::sqlite::search;
 
 /// So many rows are looked at in one read.
@@ -26,67 +25,28 @@ pub(crate) enum Walk<T> {
     Broken(Finding),
 }
 
-/// The last operation that was looked at, and its hash.
-pub(crate) type Link = (i64, [u8; 32]);
-
-/// Goes on along the newest chain of operations, from its beginning where no link is given.
-pub(crate) fn walk_operations(db: &Connection, space: i64, after: Option<Link>) -> DbResult<Walk<Link>> {
-    let (mut seq, mut previous) = match after {
-        Some(link) => link,
-        None => db.query_row(
-            "SELECT first_seq - 1, genesis FROM chain WHERE space = ?1 ORDER BY first_seq DESC LIMIT 1",
-            params![space],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?,
+/// Goes on along the newest chain of operations, from its beginning where none was begun.
+pub(crate) fn walk_operations(db: &Connection, space: i64, begun: Option<audit::Walk>) -> DbResult<Walk<audit::Walk>> {
+    let mut walk = match begun {
+        Some(walk) => walk,
+        None => audit::Walk::of_newest(list_chains(db, space)?),
     };
-    let broken = |seq: i64, message: &str| {
-        let message = format!("{message}; `waystone doctor --repair` begins another chain after it");
-        Ok(Walk::Broken(finding(FindingKind::Unhealed, &format!("operation {seq}"), &message)))
-    };
-    let mut statement = db.prepare_cached(
-        "SELECT seq, at_ms, actor, kind, subject, payload, payload_hash, hash FROM operation
-         WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-    )?;
-    let (mut rows, mut count) = (statement.query(params![space, seq, PAGE])?, 0);
-    while let Some(row) = rows.next()? {
-        count += 1;
-        let found: i64 = row.get(0)?;
-        if found != seq + 1 {
-            return broken(seq + 1, "is missing");
-        }
-        match follows(row, &previous) {
-            Ok(Some(hash)) => (seq, previous) = (found, hash),
-            Ok(None) | Err(_) => return broken(found, "does not have the hash that it was written with"),
-        }
+    let part = read_audit(db, space, walk.last_seq())?;
+    part.records.iter().for_each(|record| walk.step(record));
+    if part.next.is_some() && walk.broken().is_empty() {
+        return Ok(Walk::At(walk));
     }
-    if count == PAGE {
-        return Ok(Walk::At((seq, previous)));
-    }
-    let (last, head): (i64, [u8; 32]) =
-        db.query_row("SELECT operation_seq, operation_hash FROM space WHERE space = ?1", params![space], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    if (last, head) == (seq, previous) { Ok(Walk::Done) } else { broken(seq + 1, "is missing, the newest of the log") }
-}
-
-/// The hash of an operation, if it is what it was written with.
-fn follows(row: &Row<'_>, previous: &[u8; 32]) -> rusqlite::Result<Option<[u8; 32]>> {
-    let text = |column: usize| row.get::<_, String>(column);
-    let payload: Option<Written> = row.get(5)?;
-    let (payload_hash, hash): ([u8; 32], [u8; 32]) = (row.get(6)?, row.get(7)?);
-    let at = Timestamp::from_ms(row.get(1)?);
-    let expected = chain(previous, row.get(0)?, at, &text(2)?, &text(3)?, &text(4)?, &Hash(payload_hash));
-    // A payload that was erased leaves its hash.
-    let is_payload = payload.is_none_or(|payload| hash_of(&payload).0 == payload_hash);
-    Ok((is_payload && expected.0 == hash).then_some(hash))
+    let Some(broken) = walk.end(&part.head).broken.into_iter().next() else { return Ok(Walk::Done) };
+    let message = format!("{}; `waystone doctor --repair` begins another chain after it", broken.why);
+    Ok(Walk::Broken(finding(FindingKind::Unhealed, &format!("operation {}", broken.seq), &message)))
 }
 
 /// Whether the newest chain of operations holds.
 pub(crate) fn is_chain_whole(db: &Connection, space: i64) -> DbResult<bool> {
-    let mut after = None;
+    let mut begun = None;
     loop {
-        match walk_operations(db, space, after)? {
-            Walk::At(link) => after = Some(link),
+        match walk_operations(db, space, begun)? {
+            Walk::At(walk) => begun = Some(walk),
             Walk::Done => return Ok(true),
             Walk::Broken(_) => return Ok(false),
         }

@@ -25,6 +25,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&mut Upkeep) -> DbResult<T> + Send + 'static,
     ) -> Result<T> {
+        self.writer.check()?;
         let (directory, clock, limits) = (self.directory.clone(), Arc::clone(&self.clock), self.limits.clone());
         let done = tokio::task::spawn_blocking(move || {
             let mut upkeep = Upkeep::on_demand(directory, clock, limits)?;
