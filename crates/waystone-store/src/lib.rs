@@ -20,7 +20,7 @@ pub use directory::{make_exports, open_log};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
 pub use seal::{MasterKey, NoRandomness};
-pub use sqlite::Sqlite;
+pub use sqlite::{Sqlite, is_sealed};
 
 /// A data directory, and the key of what is sealed in it.
 #[derive(Debug, Clone, Copy)]
@@ -94,9 +94,9 @@ impl OpenError {
             }
             Self::Newer { .. } => "upgrade this program",
             Self::Sealed { .. } | Self::OtherKey { .. } => {
-                "name the key that it was made with: WAYSTONE_KEY_FILE, WAYSTONE_PASSPHRASE, or the keychain of the one who made it"
+                "name the key that it was made with, with WAYSTONE_KEY_FILE"
             }
-            Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
+            Self::NotSealed { .. } => "choose another directory, which is sealed when it is made, and import there what is to be kept; or set encryption to disabled",
             Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
             Self::Older { .. } => {
                 "bring it to the present with any command without --read-only, such as `waystone status`"

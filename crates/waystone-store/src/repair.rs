@@ -14,6 +14,7 @@ use crate::{OpenError, Root};
 use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
+use crate::mirror::{self, list_files};
 use crate::platform::{create_private_dir, sync_directory};
 use crate::sqlite::{Base, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
 
@@ -44,6 +45,7 @@ pub fn repair<'a>(
     if directory.rebuilt().exists() {
         finish(&directory, now).map_err(unusable)?;
     }
+    check_files(&directory)?;
     let Some(damage) = why_unusable(&directory)? else {
         let findings = import_files(&directory, &directory, &Base::Itself, now, progress)?;
         return Ok(Repaired { findings, ..Repaired::default() });
@@ -55,6 +57,17 @@ pub fn repair<'a>(
     end(&directory, &fresh).map_err(unusable)?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
+}
+
+/// Files that are sealed are of no use without a key, and a key is none for files that are not: nothing is made of either.
+fn check_files(directory: &DataDirectory) -> Result<(), OpenError> {
+    let path = directory.contexts();
+    let is_sealed = list_files(directory).0.iter().find_map(|file| mirror::is_sealed(&directory.root().join(file)));
+    match (is_sealed, directory.keys().is_sealed()) {
+        (Some(true), false) => Err(OpenError::Sealed { path }),
+        (Some(false), true) => Err(OpenError::NotSealed { path }),
+        _ => Ok(()),
+    }
 }
 
 /// Puts a backup in the place of what is there, which is set aside with its files.

@@ -74,6 +74,7 @@ pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 use reader::Readers;
 pub(crate) use rebuild::{Base, forget_files, import_files};
+pub use open::is_sealed;
 pub(crate) use seal::Keys;
 use search::Corpora;
 use stats::Measures;

@@ -12,6 +12,7 @@ mod file;
 mod handle;
 pub(crate) mod hook;
 mod install;
+mod key;
 mod operation;
 mod render;
 mod resume;
@@ -36,6 +37,7 @@ use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
+use waystone_store::{MasterKey, Root};
 
 use crate::settings::{Flags, HEADING, Settings};
 pub(crate) use failure::{refuse, report};
@@ -124,6 +126,9 @@ pub(crate) enum Plain {
     /// Look at settings
     #[command(subcommand)]
     Config(config::Command),
+    /// Make keys by which what is kept is sealed
+    #[command(subcommand)]
+    Key(key::Command),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Write man pages into a directory
@@ -134,6 +139,7 @@ pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> any
     match command {
         Plain::Install(command) => install::run(command, settings, &render::Out { json }),
         Plain::Config(command) => config::run(command, settings, &render::Out { json }),
+        Plain::Key(command) => key::run(command, &render::Out { json }),
         Plain::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "waystone", &mut script);
@@ -171,8 +177,13 @@ pub(crate) fn run_without_store(command: &OnStore, json: bool) -> Option<anyhow:
 }
 
 /// Does what must be done before the store is opened. Returns what it found.
-pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
-    let root = &settings.data_dir;
+pub(crate) fn prepare(
+    command: &OnStore,
+    settings: &Settings,
+    key: Option<&MasterKey>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Vec<Finding>> {
+    let root = Root { path: &settings.data_dir, key };
     match command {
         OnStore::Doctor(_) | OnStore::RestoreFrom(_) if settings.is_on("readOnly") => Err(Error::ReadOnly.into()),
         OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),

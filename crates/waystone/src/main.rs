@@ -3,6 +3,7 @@
 mod cli;
 mod clock;
 mod git;
+mod key;
 mod logging;
 mod platform;
 mod settings;
@@ -15,7 +16,7 @@ use clap::Parser;
 use tempfile::TempDir;
 use waystone_core::Engine;
 use waystone_core::clock::Clock;
-use waystone_store::{OpenError, Sqlite};
+use waystone_store::{MasterKey, OpenError, Root, Sqlite};
 
 use cli::{Arguments, Command, OnStore};
 use clock::SystemClock;
@@ -61,15 +62,22 @@ impl Opened {
 
 /// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
 /// goes with the process; a person is told at once.
-fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
+fn open(
+    settings: &Settings,
+    key: Option<&MasterKey>,
+    command: &OnStore,
+    clock: &Arc<SystemClock>,
+) -> anyhow::Result<Opened> {
+    let root = Root { path: &settings.data_dir, key };
     if settings.is_on("readOnly") {
-        let store = Sqlite::open_read_only(&settings.data_dir, clock.clone(), &settings.limits)?;
+        let store = Sqlite::open_read_only(root, clock.clone(), &settings.limits)?;
         return Ok(Opened { store: Arc::new(store), volatile: None });
     }
     let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
-    match Sqlite::open(&settings.data_dir, clock.clone(), &settings.limits) {
+    match Sqlite::open(root, clock.clone(), &settings.limits) {
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
-        Err(error @ OpenError::Unusable { .. }) if is_server => {
+        // What is to be sealed is not kept in another place.
+        Err(error @ OpenError::Unusable { .. }) if is_server && key.is_none() => {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
             let store = Sqlite::open(directory.path(), clock.clone(), &settings.limits)?;
             Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })
@@ -96,8 +104,11 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let clock = Arc::new(SystemClock);
     let is_read_only = settings.is_on("readOnly");
-    let findings = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>))?;
-    let opened = open(&settings, &command, &clock)?;
+    let key = key::find(&settings)?;
+    let findings = cli::prepare(&command, &settings, key.as_ref(), &(clock.clone() as Arc<dyn Clock>))?;
+    // A key alone seals nothing: it opens what is sealed.
+    let is_wanted = settings.is_on("encryption") || waystone_store::is_sealed(&settings.data_dir);
+    let opened = open(&settings, key.as_ref().filter(|_| is_wanted), &command, &clock)?;
     if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }

@@ -61,7 +61,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 18] = [
+pub(crate) const SETTINGS: [Setting; 20] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -189,6 +189,22 @@ pub(crate) const SETTINGS: [Setting; 18] = [
         kind: Kind::Switch,
         default: || json!(false),
         about: "Whether other users of this machine may call `serve`; where it cannot be told who calls (not Linux), all may",
+    },
+    Setting {
+        key: "encryption",
+        variable: "WAYSTONE_ENCRYPTION",
+        aliases: &["WORKRAIL_ENCRYPTION"],
+        kind: Kind::Switch,
+        default: || json!(false),
+        about: "Whether a data directory that is made is sealed, and one that is there must be; it needs a key",
+    },
+    Setting {
+        key: "keyFile",
+        variable: "WAYSTONE_KEY_FILE",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || Value::Null,
+        about: "The file with the key that opens a sealed data directory; `waystone key generate` makes one",
     },
     Setting {
         key: "readOnly",

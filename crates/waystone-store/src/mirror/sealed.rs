@@ -1,7 +1,9 @@
 //! Mirror files of a sealed store: a skippable frame that holds the session's wrapped key and, under that key, the file as it would be.
 //! With the master key it stands alone.
 
-use std::io;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
 
 use super::{DamagedFile, Group, HEADER_BYTES, SKIPPABLE, unhex};
 use crate::seal::{Form, MasterKey, Place};
@@ -27,6 +29,13 @@ pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Resu
     framed.extend_from_slice(&u32::try_from(payload.len()).map_err(io::Error::other)?.to_le_bytes());
     framed.extend_from_slice(&payload);
     Ok(framed)
+}
+
+/// Whether a file is sealed; `None` when it is no mirror at all.
+pub(crate) fn is_sealed(path: &Path) -> Option<bool> {
+    let mut begin = [0; HEADER_BYTES + MARK.len()];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).ok()?;
+    begin.starts_with(&SKIPPABLE.to_le_bytes()).then(|| begin.ends_with(MARK))
 }
 
 pub(super) fn decode(framed: &[u8], master: &MasterKey) -> Result<Vec<u8>, DamagedFile> {

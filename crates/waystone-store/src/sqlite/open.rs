@@ -1,19 +1,28 @@
 //! How a store is opened: to write and keep house, or only to read.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use rusqlite::Connection;
 use waystone_core::Limits;
 use waystone_core::clock::Clock;
 
-use super::connection::Source;
+use super::connection::{Source, open_untouched};
 use super::maintenance::Upkeep;
 use super::reader::Readers;
 use super::writer::Writer;
-use super::{Sqlite, migration};
+use super::{Sqlite, migration, seal};
 use crate::{OpenError, Root};
 use crate::background::Background;
-use crate::directory::DataDirectory;
+use crate::directory::{DATABASE, DataDirectory};
 use crate::lock::Presence;
+
+/// Whether what is in a data directory is sealed; a new one is not.
+pub fn is_sealed(root: &Path) -> bool {
+    let database = root.join(DATABASE);
+    let sealed = |db: Connection| seal::is_sealed(&db);
+    database.is_file() && open_untouched(&database, &Arc::default()).and_then(sealed).unwrap_or_default()
+}
 
 impl Sqlite {
     /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping

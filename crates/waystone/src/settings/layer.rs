@@ -115,13 +115,6 @@ impl Variables {
     }
 
     pub(super) fn settings(&self) -> anyhow::Result<Environment> {
-        if let Some(wanted) = self.0.get("WAYSTONE_ENCRYPTION").or_else(|| self.0.get("WORKRAIL_ENCRYPTION")) {
-            let is_off = matches!(wanted.as_str(), "disabled" | "false" | "0");
-            ensure!(
-                is_off,
-                "encryption was asked for, and this version has none; nothing is started that would keep plain text"
-            );
-        }
         let mut environment = Environment { values: Map::new(), names: BTreeMap::new() };
         for setting in &SETTINGS {
             let names = [setting.variable].into_iter().chain(setting.aliases.iter().copied());
@@ -136,7 +129,7 @@ impl Variables {
 
     /// A word on each variable that looks like ours and is not.
     pub(super) fn unknown(&self) -> Vec<String> {
-        let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).chain(["WAYSTONE_ENCRYPTION"]).collect();
+        let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).collect();
         let later = ["WORKRAIL_CONTEXT_COMPRESSION", "WORKRAIL_CHECKPOINT_AUTO_SAVE"];
         let later = later.iter().filter(|name| self.0.contains_key(**name));
         let later = later.map(|name| format!("{name} has no effect in this version"));
