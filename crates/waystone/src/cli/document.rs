@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use waystone_core::api::{ImportStatus, Imported};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Export};
-use waystone_store::{file_name, make_exports};
+use waystone_store::{file_name, is_sealed, make_exports};
 
 use super::failure::Failure;
 use super::render::{Out, count, plain, plain_json};
@@ -39,6 +39,7 @@ impl Target {
         }
         if self.output.is_none() {
             export.check_writable()?;
+            check_plain(root)?;
         }
         let folder = match &self.output {
             Some(file) => file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_owned(),
@@ -103,6 +104,18 @@ fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export) -> anyho
         }
     }
     unreachable!("some number is free")
+}
+
+/// A document is plain text: it does not go where everything is sealed unless someone says where to.
+fn check_plain(root: &Path) -> Result<(), Failure> {
+    match is_sealed(root) {
+        false => Ok(()),
+        true => Err(Failure {
+            code: "INVALID_INPUT",
+            message: "what is in the data directory is sealed, and what is exported is not".to_owned(),
+            hint: "name a file elsewhere with --output, or `-` for standard output".to_owned(),
+        }),
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
