@@ -50,7 +50,8 @@ pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
         }
         Eval::Retrieval { data } => retrieval::run(data),
         Eval::Secrets { folders } if cfg!(debug_assertions) => {
-            let canonical = |folder: &PathBuf| folder.canonicalize().map(|folder| folder.to_string_lossy().into_owned());
+            let canonical =
+                |folder: &PathBuf| folder.canonicalize().map(|folder| folder.to_string_lossy().into_owned());
             let folders = folders.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
             in_release(&[&["secrets"], &*folders.iter().map(String::as_str).collect::<Vec<_>>()].concat())
         }

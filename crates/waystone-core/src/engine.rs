@@ -12,6 +12,7 @@ mod operation;
 mod resume;
 mod retention;
 mod search;
+mod secret;
 mod segment;
 mod session;
 mod stash;
@@ -28,6 +29,7 @@ use crate::api::{ContextRule, Git};
 use crate::clock::{Clock, Timestamp};
 use crate::id::ProjectId;
 use crate::recent::Recent;
+use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
 
@@ -142,6 +144,7 @@ pub struct Engine {
     /// The project of a request that names none.
     project: ProjectId,
     git: GitState,
+    secrets: Arc<Secrets>,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
 }
@@ -157,6 +160,7 @@ impl Engine {
             context_rules: Arc::new([]),
             project,
             git: Arc::new(|| None),
+            secrets: Arc::default(),
             volatile: None,
         }
     }
@@ -174,6 +178,11 @@ impl Engine {
     /// The same engine of who works in a repository.
     pub fn with_git(self, git: GitState) -> Self {
         Self { git, ..self }
+    }
+
+    /// The same engine with other rules for secrets, or another policy.
+    pub fn with_secrets(self, secrets: Secrets) -> Self {
+        Self { secrets: Arc::new(secrets), ..self }
     }
 
     /// What every reply says besides its own: that nothing is kept, if so.

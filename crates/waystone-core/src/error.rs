@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::api::{ErrorBody, ErrorReply};
-use crate::secret::{Finding, Findings};
 use crate::id::{CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
+use crate::secret::{Finding, Findings};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -284,7 +284,7 @@ impl Error {
             Self::SecretBlocked(_) => (
                 "SECRET_BLOCKED",
                 422,
-                "remove what details.findings name, switch a rule off in secrets.json, or set WAYSTONE_SECRETS or WAYSTONE_PII to warn",
+                "take out what is named, switch its rule off in secrets.json, or set WAYSTONE_SECRETS (WAYSTONE_PII) to warn",
             ),
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),

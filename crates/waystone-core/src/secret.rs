@@ -13,9 +13,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 pub use rule::{Group, RULES_MAX, Rule, parse_rules};
-pub use walk::Scan;
+pub use walk::{Cover, Scan};
 
-use crate::error::{Error, Result};
 use detect::Detector;
 
 /// As many are told.
@@ -131,14 +130,18 @@ impl Secrets {
         self.strictest() > Policy::Off
     }
 
-    /// Whether what is shown differs from what is kept.
-    pub fn is_redacting(&self) -> bool {
-        self.strictest() >= Policy::Redact
+    /// What takes secrets out of what is shown; `None` if it is shown as it is.
+    pub fn shown(&self) -> Option<Cover<'_>> {
+        self.cover(Policy::Redact)
     }
 
-    /// Whether what has a secret is not kept.
-    pub fn is_blocking(&self) -> bool {
-        self.strictest() == Policy::Block
+    /// The same for what is kept where no one can be told that it must not be.
+    pub fn kept(&self) -> Option<Cover<'_>> {
+        self.cover(Policy::Block)
+    }
+
+    fn cover(&self, from: Policy) -> Option<Cover<'_>> {
+        (self.strictest() >= from).then(|| Cover::new(self, from))
     }
 
     /// A user's rules come first: who writes one knows what it is about.
@@ -158,21 +161,5 @@ impl Secrets {
         }
         let detector = self.detector();
         detector.find(text).into_iter().map(|hit| (detector.id(hit.rule), hit.range)).collect()
-    }
-}
-
-impl Error {
-    fn blocked(findings: Findings) -> Self {
-        Self::SecretBlocked(Box::new(findings))
-    }
-}
-
-impl Scan<'_> {
-    /// What a client is told of what was found; an error if something of it must not be kept.
-    pub fn end(self) -> Result<Vec<String>> {
-        match self.blocked.total {
-            0 => Ok(self.warned.tell()),
-            _ => Err(Error::blocked(self.blocked)),
-        }
     }
 }

@@ -104,10 +104,15 @@ const WRITTEN: &[(&str, Write)] = &[
     ("YAML", |_, name, secret| json!(format!("services:\n  app:\n    {name}: \"{secret}\"\n    replicas: 3\n"))),
     ("Python", |_, name, secret| json!(format!("import os\n\n{name} = \"{secret}\"\nclient = Client({name})\n"))),
     ("Rust", |_, name, secret| json!(format!("fn main() {{\n    let {name} = \"{secret}\";\n    run(&{name});\n}}\n"))),
-    ("log", |r, name, secret| json!(format!("2026-11-16T10:{:02}:00Z INFO config {name}={secret} loaded", r.below(60)))),
+    ("log", |r, name, secret| {
+        json!(format!("2026-11-16T10:{:02}:00Z INFO config {name}={secret} loaded", r.below(60)))
+    }),
     ("JSON in JSON", |_, name, secret| json!(json!({ "body": json!({ name: secret }).to_string() }).to_string())),
     ("context", |r, name, secret| json!({ "env": { "port": r.below(9999), name: secret }, "steps": ["build", "run"] })),
-    ("message", |_, name, secret| json!([{ "role": "user", "content": format!("use this: {name}: {secret}\nthanks") }])),
+    (
+        "message",
+        |_, name, secret| json!([{ "role": "user", "content": format!("use this: {name}: {secret}\nthanks") }]),
+    ),
 ];
 
 /// Where a secret stands that is known by itself.
@@ -130,7 +135,8 @@ pub fn planted(seed: u64) -> Vec<Planted> {
             }
         }
         for &(rule, names, make) in ASSIGNED {
-            for (&(shape, write), &name) in WRITTEN.iter().flat_map(|shape| names.iter().map(move |name| (shape, name))) {
+            for (&(shape, write), &name) in WRITTEN.iter().flat_map(|shape| names.iter().map(move |name| (shape, name)))
+            {
                 let secret = make(r);
                 all.push(Planted { rule, shape, value: write(r, name, &secret), secret });
             }
@@ -185,7 +191,9 @@ pub fn personal(seed: u64) -> Vec<Planted> {
     let mut all = Vec::new();
     for at in 0..60 {
         let (rule, secret) = match at % 6 {
-            0 => ("email", join(&[&pick(r, &[LOWER], 7), ".", &pick(r, &[LOWER], 5), "@", &pick(r, &[LOWER], 8), ".de"])),
+            0 => {
+                ("email", join(&[&pick(r, &[LOWER], 7), ".", &pick(r, &[LOWER], 5), "@", &pick(r, &[LOWER], 8), ".de"]))
+            }
             1 => ("phone", join(&["+49 ", "151 ", &pick(r, &["123456789"], 8)])),
             2 => ("phone", join(&["(", "41", "5) ", "55", "5-", &pick(r, &[DIGITS], 4)])),
             3 => ("payment-card", card(r, "4", 16, " ")),
@@ -230,10 +238,15 @@ fn pem(random: &mut Random, kind: &str, lines: usize) -> String {
 
 fn card(random: &mut Random, first: &str, length: usize, gap: &str) -> String {
     let mut digits = join(&[first, &pick(random, &[DIGITS], length - first.len() - 1)]);
-    let sum: u32 = digits.chars().rev().enumerate().map(|(at, digit)| {
-        let digit = digit.to_digit(10).unwrap();
-        if at % 2 == 0 { digit * 2 / 10 + digit * 2 % 10 } else { digit }
-    }).sum();
+    let sum: u32 = digits
+        .chars()
+        .rev()
+        .enumerate()
+        .map(|(at, digit)| {
+            let digit = digit.to_digit(10).unwrap();
+            if at % 2 == 0 { digit * 2 / 10 + digit * 2 % 10 } else { digit }
+        })
+        .sum();
     digits += &((10 - sum % 10) % 10).to_string();
     digits.as_bytes().chunks(4).map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(gap)
 }
@@ -241,6 +254,7 @@ fn card(random: &mut Random, first: &str, length: usize, gap: &str) -> String {
 fn iban(random: &mut Random) -> String {
     let account = pick(random, &[DIGITS], 18);
     // DE is 13 14 where it stands behind, with 00 for the check digits.
-    let rest = format!("{account}131400").bytes().fold(0, |rest: u64, digit| (rest * 10 + u64::from(digit - b'0')) % 97);
+    let rest =
+        format!("{account}131400").bytes().fold(0, |rest: u64, digit| (rest * 10 + u64::from(digit - b'0')) % 97);
     format!("DE{:02}{account}", 98 - rest)
 }

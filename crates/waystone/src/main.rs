@@ -92,7 +92,7 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
-    engine = engine.with_context_rules(settings.context_rules());
+    engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
     // A branch can be another one at each save, a repository is where the process was started.
     if let Some(repository) =
         std::env::current_dir().ok().filter(|_| has_place).and_then(|here| Repository::around(&here))

@@ -2,20 +2,30 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::detect::{Detector, Hit, mark};
 use super::{Finding, Findings, POINTER_CHARS_MAX, Policy, Secrets};
+use crate::error::{Error, Result};
 
 /// Taking a secret out may bring two texts together that look like another.
 const ROUNDS_MAX: usize = 4;
 
 /// A search through all that a request brings.
-pub struct Scan<'a> {
-    secrets: &'a Secrets,
+pub struct Scan {
+    secrets: Arc<Secrets>,
     pub(super) warned: Findings,
     pub(super) blocked: Findings,
+}
+
+/// What takes secrets out of texts.
+#[derive(Clone, Copy)]
+pub struct Cover<'a> {
+    secrets: &'a Secrets,
+    /// Of groups with this policy, or a stricter one.
+    from: Policy,
 }
 
 /// A step of the way to a text.
@@ -25,72 +35,63 @@ enum Step<'a> {
     Item(usize),
 }
 
-impl Secrets {
-    pub fn scan(&self) -> Scan<'_> {
-        Scan { secrets: self, warned: Findings::default(), blocked: Findings::default() }
+impl<'a> Cover<'a> {
+    pub(super) fn new(secrets: &'a Secrets, from: Policy) -> Self {
+        Self { secrets, from }
     }
 
-    /// The text without its secrets, if it is to be shown without and has some.
-    pub fn redact_text(&self, text: &str) -> Option<String> {
-        if !self.is_redacting() {
-            return None;
-        }
-        let detector = self.detector();
-        self.redact(text, |text| detector.find(text))
+    /// The text without its secrets, if it has some.
+    pub fn text(&self, text: &str) -> Option<String> {
+        self.redact(text, |text| self.secrets.detector().find(text))
     }
 
-    /// Takes the secrets out of all texts, and says how many there were.
-    pub fn redact_value(&self, value: &mut Value) -> u64 {
-        if self.is_redacting() { self.redact_named("", value) } else { 0 }
+    /// Takes the secrets out of all texts, and says how many of these had some.
+    pub fn value(&self, value: &mut Value) -> u64 {
+        self.named("", value)
     }
 
     /// The same in an object, keys too. Two keys that become alike are told apart.
-    pub fn redact_object(&self, object: &mut Map<String, Value>) -> u64 {
-        if !self.is_redacting() {
-            return 0;
-        }
-        let mut count: u64 = object.iter_mut().map(|(key, value)| self.redact_named(key, value)).sum();
-        if object.keys().any(|key| self.redact_text(key).is_some()) {
+    pub fn object(&self, object: &mut Map<String, Value>) -> u64 {
+        let mut count: u64 = object.iter_mut().map(|(key, value)| self.named(key, value)).sum();
+        if object.keys().any(|key| self.text(key).is_some()) {
             for (key, value) in std::mem::take(object) {
-                let shown = self.redact_text(&key);
-                count += u64::from(shown.is_some());
-                let mut name = shown.clone().unwrap_or(key);
-                let mut number = 1;
-                while object.contains_key(&name) {
-                    number += 1;
-                    name = format!("{} {number}", shown.as_deref().unwrap_or(&name));
-                }
-                object.insert(name, value);
+                let covered = self.text(&key);
+                count += u64::from(covered.is_some());
+                let name = covered.unwrap_or(key);
+                let taken = |name: &String| object.contains_key(name);
+                let numbered = (2..).map(|number| format!("{name} {number}"));
+                let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(name);
+                object.insert(free, value);
             }
         }
         count
     }
 
-    fn redact_named(&self, name: &str, value: &mut Value) -> u64 {
+    fn named(&self, name: &str, value: &mut Value) -> u64 {
         match value {
             Value::String(text) => {
-                let detector = self.detector();
-                let redacted = self.redact(text, |text| detector.find_named(name, text));
-                let is_changed = redacted.is_some();
-                redacted.into_iter().for_each(|redacted| *text = redacted);
+                let covered = self.redact(text, |text| self.secrets.detector().find_named(name, text));
+                let is_changed = covered.is_some();
+                covered.into_iter().for_each(|covered| *text = covered);
                 u64::from(is_changed)
             }
-            Value::Array(items) => items.iter_mut().map(|item| self.redact_named(name, item)).sum(),
-            Value::Object(object) => self.redact_object(object),
+            Value::Array(items) => items.iter_mut().map(|item| self.named(name, item)).sum(),
+            Value::Object(object) => self.object(object),
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }
     }
 
     fn redact(&self, text: &str, find: impl Fn(&str) -> Vec<Hit>) -> Option<String> {
+        let detector = self.secrets.detector();
         let mut redacted: Option<String> = None;
         for _ in 0..ROUNDS_MAX {
             let text = redacted.as_deref().unwrap_or(text);
             let mut hits = find(text);
-            hits.retain(|hit| self.policy(self.detector().group(hit.rule)) >= Policy::Redact);
+            hits.retain(|hit| self.secrets.policy(detector.group(hit.rule)) >= self.from);
             if hits.is_empty() {
                 break;
             }
-            redacted = Some(without(text, &hits, self.detector()));
+            redacted = Some(without(text, &hits, detector));
         }
         redacted
     }
@@ -106,12 +107,24 @@ fn without(text: &str, hits: &[Hit], detector: &Detector) -> String {
     out + &text[at..]
 }
 
-impl Scan<'_> {
+impl Scan {
+    pub fn new(secrets: &Arc<Secrets>) -> Self {
+        Self { secrets: Arc::clone(secrets), warned: Findings::default(), blocked: Findings::default() }
+    }
+
+    /// What a client is told of what was found; an error if something of it must not be kept.
+    pub fn end(self) -> Result<Vec<String>> {
+        match self.blocked.total {
+            0 => Ok(self.warned.tell()),
+            _ => Err(Error::SecretBlocked(Box::new(self.blocked))),
+        }
+    }
+
     /// Looks through a text that `pointer` leads to.
     pub fn text(&mut self, pointer: &str, text: &str) {
         if self.secrets.is_on() {
             let hits = self.secrets.detector().find(text);
-            self.add(hits, || pointer.to_owned(), false);
+            self.add(hits, |_| pointer.to_owned(), false);
         }
     }
 
@@ -125,7 +138,7 @@ impl Scan<'_> {
     fn walk_object<'v>(&mut self, root: &str, object: &'v Map<String, Value>, path: &mut Vec<Step<'v>>) {
         for (key, value) in object {
             let hits = self.secrets.detector().find(key);
-            self.add(hits, || self.secrets.pointer(root, path), true);
+            self.add(hits, |secrets| secrets.pointer(root, path), true);
             path.push(Step::Key(key));
             self.walk(root, key, value, path);
             path.pop();
@@ -136,7 +149,7 @@ impl Scan<'_> {
         match value {
             Value::String(text) => {
                 let hits = self.secrets.detector().find_named(name, text);
-                self.add(hits, || self.secrets.pointer(root, path), false);
+                self.add(hits, |secrets| secrets.pointer(root, path), false);
             }
             Value::Array(items) => {
                 for (at, item) in items.iter().enumerate() {
@@ -150,12 +163,13 @@ impl Scan<'_> {
         }
     }
 
-    fn add(&mut self, hits: Vec<Hit>, pointer: impl Fn() -> String, is_in_key: bool) {
-        let secrets = self.secrets;
+    fn add(&mut self, hits: Vec<Hit>, pointer: impl Fn(&Secrets) -> String, is_in_key: bool) {
+        let detector = self.secrets.detector();
         for hit in hits {
-            let (rule, group) = (secrets.detector().id(hit.rule), secrets.detector().group(hit.rule));
-            let found = if secrets.policy(group) == Policy::Block { &mut self.blocked } else { &mut self.warned };
-            let bytes = hit.range;
+            let (rule, group) = (detector.id(hit.rule), detector.group(hit.rule));
+            let is_blocked = self.secrets.policy(group) == Policy::Block;
+            let found = if is_blocked { &mut self.blocked } else { &mut self.warned };
+            let (pointer, bytes) = (|| pointer(&self.secrets), hit.range);
             found.add(|| Finding { rule: rule.to_owned(), group, pointer: pointer(), bytes, is_in_key });
         }
     }
@@ -169,7 +183,8 @@ impl Secrets {
             match step {
                 Step::Key(key) => {
                     let hits = self.detector().find(key);
-                    let shown = if hits.is_empty() { Cow::Borrowed(*key) } else { without(key, &hits, self.detector()).into() };
+                    let shown =
+                        if hits.is_empty() { Cow::Borrowed(*key) } else { without(key, &hits, self.detector()).into() };
                     let escaped = shown.replace('~', "~0").replace('/', "~1");
                     pointer.push('/');
                     pointer.extend(escaped.chars().map(|c| if c.is_control() { ' ' } else { c }));

@@ -11,4 +11,5 @@ mod install;
 mod mcp;
 mod processes;
 mod resume;
+mod secret;
 mod views;
