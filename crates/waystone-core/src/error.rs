@@ -68,6 +68,9 @@ fn blocked(findings: &Findings) -> String {
     }
 }
 
+const SECRET_HINT: &str =
+    "take out what is named, switch its rule off in secrets.json, or set WAYSTONE_SECRETS (WAYSTONE_PII) to warn";
+
 /// What is too large if a document is.
 pub const IMPORTED: &str = "the document";
 
@@ -281,11 +284,7 @@ impl Error {
             Self::HandleNotFound { .. } => {
                 ("HANDLE_NOT_FOUND", 404, "use a handle as a view gave it, or go from one that leads somewhere")
             }
-            Self::SecretBlocked(_) => (
-                "SECRET_BLOCKED",
-                422,
-                "take out what is named, switch its rule off in secrets.json, or set WAYSTONE_SECRETS (WAYSTONE_PII) to warn",
-            ),
+            Self::SecretBlocked(_) => ("SECRET_BLOCKED", 422, SECRET_HINT),
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),

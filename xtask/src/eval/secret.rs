@@ -25,7 +25,7 @@ pub(super) fn run(folders: &[PathBuf]) -> anyhow::Result<()> {
     let fired: Vec<&str> =
         near.iter().filter(|(_, text)| !secrets.find(text).is_empty()).map(|(what, _)| *what).collect();
     say(format_args!("near misses: {} of {} found, goal 0 {fired:?}", fired.len(), near.len()));
-    alarms("this repository", &secrets, &root(), &tracked()?)?;
+    alarms("this repository", &secrets, root(), &tracked()?)?;
     for folder in folders {
         let files = files_of(folder)?;
         alarms(&folder.display().to_string(), &secrets, folder, &files)?;

@@ -57,7 +57,9 @@ fn every_face_tells_of_a_secret_and_no_log_event_or_operation_shows_it() {
     drop(server);
 
     fs::write(&file, context.to_string()).unwrap();
-    let saved = waystone(&data, |command| drop(command.args(["checkpoint", "save", "c"]).arg(&file)));
+    let saved = waystone(&data, |command| {
+        command.args(["checkpoint", "save", "c"]).arg(&file);
+    });
     assert!(saved.status.success(), "{saved:?}");
     told(&json!(String::from_utf8_lossy(&saved.stderr)));
 
@@ -80,7 +82,9 @@ fn a_policy_comes_from_the_settings_and_blocks_on_every_face() {
     let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));
     let context = json!({ "env": secret_of("jwt") });
     fs::write(&file, context.to_string()).unwrap();
-    let save = |command: &mut Command| drop(command.args(["checkpoint", "save", "s"]).arg(&file));
+    let save = |command: &mut Command| {
+        command.args(["checkpoint", "save", "s"]).arg(&file);
+    };
 
     let refused = error_of(&waystone(&data, |command| {
         save(command.env("WAYSTONE_SECRETS", "block"));
@@ -105,7 +109,9 @@ fn a_file_of_rules_counts_and_a_bad_one_is_named_at_the_start() {
     let directory = private_dir();
     let data = directory.path();
     let rules = data.join("secrets.json");
-    let put = |command: &mut Command| drop(command.args(["segment", "put", "see ACME-123456"]));
+    let put = |command: &mut Command| {
+        command.args(["segment", "put", "see ACME-123456"]);
+    };
     fs::write(&rules, r#"{ "rules": [{ "id": "acme", "pattern": "ACME-[0-9]{6}" }] }"#).unwrap();
     let told = waystone(data, put);
     assert!(String::from_utf8_lossy(&told.stderr).contains("possible secret: acme at /text"), "{told:?}");
@@ -143,7 +149,9 @@ fn a_hook_stops_no_one_and_keeps_no_secret_that_is_blocked() {
     assert_eq!(run("stop"), "");
     assert!(run("session-start").contains("use [redacted:openai-key] now"));
     let list = ["--json", "segment", "list", "--all", "--full", "--task", "claude-code-s-1"];
-    let listed = waystone(&data, |command| drop(command.args(list).current_dir(directory.path())));
+    let listed = waystone(&data, |command| {
+        command.args(list).current_dir(directory.path());
+    });
     let text = String::from_utf8(listed.stdout).unwrap();
     assert!(text.contains("use [redacted:openai-key] now") && !text.contains(&key), "{text}");
 }
