@@ -14,4 +14,5 @@ mod mcp;
 mod processes;
 mod read_only;
 mod resume;
+mod secret;
 mod views;
