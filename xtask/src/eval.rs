@@ -1,9 +1,10 @@
-//! How well views, classes and search do on data: what survives of real agent runs, which labelled keys get their class, and how often
-//! what answers a query is found.
+//! How well views, classes and search do on data: what survives of real agent runs, which labelled keys get their class, how often
+//! what answers a query is found, and which secrets are.
 
 mod class;
 mod compression;
 mod retrieval;
+mod secret;
 
 use std::path::PathBuf;
 
@@ -26,6 +27,11 @@ pub(crate) enum Eval {
         /// Conversations as JSON lines with `segments` and `queries`
         data: PathBuf,
     },
+    /// How many planted secrets are found, and how often something is found in ordinary source code
+    Secrets {
+        /// Folders with source code, besides this repository
+        folders: Vec<PathBuf>,
+    },
 }
 
 pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
@@ -43,6 +49,13 @@ pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
             in_release(&["retrieval", &data.to_string_lossy()])
         }
         Eval::Retrieval { data } => retrieval::run(data),
+        Eval::Secrets { folders } if cfg!(debug_assertions) => {
+            let canonical =
+                |folder: &PathBuf| folder.canonicalize().map(|folder| folder.to_string_lossy().into_owned());
+            let folders = folders.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
+            in_release(&[&["secrets"], &*folders.iter().map(String::as_str).collect::<Vec<_>>()].concat())
+        }
+        Eval::Secrets { folders } => secret::run(folders),
     }
 }
 

@@ -13,6 +13,7 @@ mod operation;
 mod resume;
 mod retention;
 mod search;
+mod secret;
 mod segment;
 mod session;
 mod stash;
@@ -30,6 +31,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::id::ProjectId;
 use crate::recent::Recent;
+use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
 
@@ -144,6 +146,7 @@ pub struct Engine {
     /// The project of a request that names none.
     project: ProjectId,
     git: GitState,
+    secrets: Arc<Secrets>,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
     is_read_only: bool,
@@ -160,6 +163,7 @@ impl Engine {
             context_rules: Arc::new([]),
             project,
             git: Arc::new(|| None),
+            secrets: Arc::default(),
             volatile: None,
             is_read_only: false,
         }
@@ -188,6 +192,11 @@ impl Engine {
     /// The same engine of who works in a repository.
     pub fn with_git(self, git: GitState) -> Self {
         Self { git, ..self }
+    }
+
+    /// The same engine with other rules for secrets, or another policy.
+    pub fn with_secrets(self, secrets: Secrets) -> Self {
+        Self { secrets: Arc::new(secrets), ..self }
     }
 
     /// What every reply says besides its own: that nothing is kept, or nothing can be changed, if so.

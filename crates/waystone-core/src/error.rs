@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::{ErrorBody, ErrorReply};
 use crate::id::{CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
+use crate::secret::{Finding, Findings};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -49,6 +50,8 @@ pub enum Error {
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
     #[error("{0}")]
     InvalidParameter(String),
+    #[error("{}; nothing was stored", blocked(.0))]
+    SecretBlocked(Box<Findings>),
     #[error("{method} is not possible at {path}")]
     MethodNotAllowed { method: String, path: String },
     #[error("the body must be JSON: send Content-Type: application/json, not `{0}`")]
@@ -56,6 +59,19 @@ pub enum Error {
     #[error("{message}")]
     StorageUnavailable { reason: Unavailable, message: String },
 }
+
+fn blocked(findings: &Findings) -> String {
+    const NAMED_MAX: usize = 3;
+    let named: Vec<String> = findings.first.iter().take(NAMED_MAX).map(Finding::to_string).collect();
+    let more = if findings.total > NAMED_MAX as u64 { ", …" } else { "" };
+    match findings.total {
+        1 => format!("1 possible secret: {}", named.join("")),
+        count => format!("{count} possible secrets: {}{more}", named.join(", ")),
+    }
+}
+
+const SECRET_HINT: &str =
+    "take out what is named, switch its rule off in secrets.json, or set WAYSTONE_SECRETS (WAYSTONE_PII) to warn";
 
 /// What is too large if a document is.
 pub const IMPORTED: &str = "the document";
@@ -288,6 +304,7 @@ impl Error {
             Self::HandleNotFound { .. } => {
                 ("HANDLE_NOT_FOUND", 404, "use a handle as a view gave it, or go from one that leads somewhere")
             }
+            Self::SecretBlocked(_) => ("SECRET_BLOCKED", 422, SECRET_HINT),
             Self::NotFound(_) => ("NOT_FOUND", 404, "see /docs for what there is"),
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
@@ -326,6 +343,20 @@ impl Error {
             Self::NoSnapshot(project) => json!({ "project_id": project }),
             Self::OperationNotFound(id) => json!({ "operation_id": id }),
             Self::NothingToUndo(project) => json!({ "project_id": project }),
+            Self::SecretBlocked(findings) => {
+                let told = |found: &Finding| {
+                    json!({
+                        "rule": found.rule,
+                        "group": found.group.as_str(),
+                        "pointer": found.pointer,
+                        "offset": found.bytes.start,
+                        "length": found.bytes.len(),
+                        "inKey": found.is_in_key,
+                    })
+                };
+                let first: Vec<Value> = findings.first.iter().map(told).collect();
+                json!({ "findings": first, "total": findings.total })
+            }
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
             | Self::Forbidden(_)

@@ -27,6 +27,7 @@ pub mod resume;
 pub mod retention;
 pub mod score;
 pub mod search;
+pub mod secret;
 pub mod store;
 pub mod survive;
 pub mod tokens;

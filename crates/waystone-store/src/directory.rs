@@ -199,7 +199,6 @@ impl DataDirectory {
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }
-
 }
 
 fn name_of(at: Timestamp) -> String {

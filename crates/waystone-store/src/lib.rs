@@ -93,10 +93,10 @@ impl OpenError {
                 "find out who put it there, and take it away; the data directory itself may be reached by a link"
             }
             Self::Newer { .. } => "upgrade this program",
-            Self::Sealed { .. } | Self::OtherKey { .. } => {
-                "name the key that it was made with, with WAYSTONE_KEY_FILE"
+            Self::Sealed { .. } | Self::OtherKey { .. } => "name the key that it was made with, with WAYSTONE_KEY_FILE",
+            Self::NotSealed { .. } => {
+                "choose another directory, which is sealed when it is made, and import there what is to be kept; or set encryption to disabled"
             }
-            Self::NotSealed { .. } => "choose another directory, which is sealed when it is made, and import there what is to be kept; or set encryption to disabled",
             Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
             Self::Older { .. } => {
                 "bring it to the present with any command without --read-only, such as `waystone status`"

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use waystone_core::api::Finding;
 use waystone_core::clock::{Clock, Timestamp};
 
-use crate::{OpenError, Root};
 use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
 use crate::mirror::{self, list_files};
 use crate::platform::{create_private_dir, sync_directory};
 use crate::sqlite::{Base, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
+use crate::{OpenError, Root};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -131,7 +131,8 @@ fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> 
 fn take_backup(directory: &DataDirectory, fresh: &DataDirectory, at: Timestamp) -> Result<Option<PathBuf>, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.backups(), error };
     for path in backup::list(directory, at).map_err(unusable)? {
-        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), directory.keys(), at)? else {
+        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), directory.keys(), at)?
+        else {
             return Ok(Some(path));
         };
         tracing::warn!(path = %path.display(), damage, "a backup cannot be used");

@@ -51,7 +51,8 @@ impl Secret {
     }
 
     fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_ref()).unwrap_or_else(|_| unreachable!("a key of any length will do"));
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_ref())
+            .unwrap_or_else(|_| unreachable!("a key of any length will do"));
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -61,7 +62,8 @@ impl Secret {
 
     fn seal(&self, form: Form, bytes: &[u8], place: &Place<'_>, prefix: &[u8; PREFIX_BYTES]) -> Vec<u8> {
         let (cipher, place) = (self.cipher(), place.encode(form));
-        let mut sealed = Vec::with_capacity(1 + PREFIX_BYTES + bytes.len() + (bytes.len() / CHUNK_BYTES + 1) * TAG_BYTES);
+        let mut sealed =
+            Vec::with_capacity(1 + PREFIX_BYTES + bytes.len() + (bytes.len() / CHUNK_BYTES + 1) * TAG_BYTES);
         sealed.push(form as u8);
         sealed.extend_from_slice(prefix);
         let count = bytes.len().div_ceil(CHUNK_BYTES).max(1);
@@ -227,7 +229,9 @@ mod tests {
             let sealed = key.seal(Form::Bytes, &text, &PLACE).unwrap();
             assert_eq!(key.open(&sealed, &PLACE), Ok(Opened { form: Form::Bytes, bytes: text.clone() }));
             assert_eq!(other.open(&sealed, &PLACE), Err(NotOpened));
-            for place in [Place { name: "text", id: "b" }, Place { name: "name", id: "a" }, Place { name: "texta", id: "" }] {
+            for place in
+                [Place { name: "text", id: "b" }, Place { name: "name", id: "a" }, Place { name: "texta", id: "" }]
+            {
                 assert_eq!(key.open(&sealed, &place), Err(NotOpened), "{place:?}");
             }
             assert_ne!(key.seal(Form::Bytes, &text, &PLACE).unwrap(), sealed, "sealed twice it is not the same");
@@ -247,8 +251,10 @@ mod tests {
             changed[at] ^= 1;
             assert_eq!(key.open(&changed, &PLACE), Err(NotOpened), "byte {at}");
         }
-        let swapped = [&sealed[..chunk(0)], &sealed[chunk(1)..chunk(2)], &sealed[chunk(0)..chunk(1)], &sealed[chunk(2)..]];
-        let cut = [&sealed[..chunk(0)], &sealed[..chunk(1)], &sealed[..chunk(2)], &sealed[..sealed.len() - 1], &[], &[1]];
+        let swapped =
+            [&sealed[..chunk(0)], &sealed[chunk(1)..chunk(2)], &sealed[chunk(0)..chunk(1)], &sealed[chunk(2)..]];
+        let cut =
+            [&sealed[..chunk(0)], &sealed[..chunk(1)], &sealed[..chunk(2)], &sealed[..sealed.len() - 1], &[], &[1]];
         for changed in [swapped.concat(), [&sealed[..], &sealed[chunk(2)..]].concat()] {
             assert_eq!(key.open(&changed, &PLACE), Err(NotOpened));
         }

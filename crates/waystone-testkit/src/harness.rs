@@ -13,6 +13,7 @@ use waystone_core::api::{
 };
 use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
+use waystone_core::secret::{Policy, Secrets};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Export, Limits, Result, json};
 use waystone_store::{MasterKey, OpenError, Repaired, Root, Sqlite};
@@ -128,6 +129,12 @@ impl Harness {
     /// The kinds of what [`Self::check_copies`] finds.
     pub async fn findings(&self) -> Vec<FindingKind> {
         self.check_copies().await.findings.iter().map(|finding| finding.kind).collect()
+    }
+
+    /// The same data, with what is done about secrets.
+    pub fn with_secrets(mut self, secret: Policy, pii: Policy) -> Self {
+        self.engine = self.engine.with_secrets(Secrets::new(secret, pii, Vec::new()));
+        self
     }
 
     pub async fn try_save(&self, request: Value) -> Result<SavedCheckpoint> {

@@ -11,6 +11,7 @@ pub mod faulty;
 pub mod golden;
 pub mod harness;
 pub mod process;
+pub mod secrets;
 pub mod shim;
 pub mod watchdog;
 

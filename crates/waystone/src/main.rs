@@ -113,7 +113,7 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
-    engine = engine.with_context_rules(settings.context_rules());
+    engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
     if is_read_only {
         engine = engine.read_only();
     }

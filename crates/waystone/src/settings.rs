@@ -18,6 +18,7 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 use waystone_core::api::{ContextRule, TOKENS_MAX};
 use waystone_core::id::ProjectId;
+use waystone_core::secret::{Policy, Rule, Secrets};
 use waystone_core::{Error, Limits};
 use waystone_server::mcp::ToolSet;
 
@@ -61,7 +62,7 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 20] = [
+pub(crate) const SETTINGS: [Setting; 22] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -149,6 +150,22 @@ pub(crate) const SETTINGS: [Setting; 20] = [
         kind: Kind::Rules,
         default: || json!([]),
         about: "Which class keys of contexts have in views: JSON [{pattern, class, reason}], first match wins, after a session's own",
+    },
+    Setting {
+        key: "secrets",
+        variable: "WAYSTONE_SECRETS",
+        aliases: &[],
+        kind: Kind::OneOf(Policy::NAMES),
+        default: || json!("warn"),
+        about: "What is done about keys, passwords and tokens in what is saved: warn tells who saves them, redact also leaves them out of views and exports, block refuses them; secrets.json in the data directory adds rules",
+    },
+    Setting {
+        key: "pii",
+        variable: "WAYSTONE_PII",
+        aliases: &[],
+        kind: Kind::OneOf(Policy::NAMES),
+        default: || json!("off"),
+        about: "The same for e-mail addresses, telephone numbers, payment cards and bank accounts",
     },
     Setting {
         key: "tools",
@@ -255,6 +272,8 @@ pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
     pub(crate) project: ProjectId,
     pub(crate) limits: Limits,
+    /// Rules for secrets, besides ours.
+    secret_rules: Vec<Rule>,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
     /// What a person should know about the environment.
@@ -275,6 +294,7 @@ impl Settings {
             [&flags.0, &environment.values].iter().find_map(|layer| layer.get(DATA_DIR)?.as_str().map(PathBuf::from));
         let data_dir = data_dir.map_or_else(default_data_dir, Ok)?;
         merged.add_file(&data_dir.join("config.json"))?;
+        let secret_rules = layer::read_secret_rules(&data_dir.join("secrets.json"))?;
         merged.add(environment.values, &environment.names);
         merged.add_flags(&flags.0);
         merged.values.insert(DATA_DIR.to_owned(), json!(data_dir));
@@ -295,7 +315,8 @@ impl Settings {
             retention_days: number("retentionDays"),
         };
         let layer::Merged { values, origins } = merged;
-        Ok(Self { data_dir, project, limits, user: variables.user(), warnings: variables.unknown(), values, origins })
+        let (user, warnings) = (variables.user(), variables.unknown());
+        Ok(Self { data_dir, project, limits, secret_rules, user, warnings, values, origins })
     }
 
     /// The project that a flag names: what is listed is narrowed down by a flag, and by nothing that was set once for all.
@@ -331,6 +352,11 @@ impl Settings {
 
     pub(crate) fn context_rules(&self) -> Vec<ContextRule> {
         serde_json::from_value(self.values["contextRules"].clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn secrets(&self) -> Secrets {
+        let policy = |key: &str| Policy::named(self.text(key)).unwrap_or(Policy::Warn);
+        Secrets::new(policy("secrets"), policy("pii"), self.secret_rules.clone())
     }
 
     pub(crate) fn allowed_origins(&self) -> Vec<String> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
+use crate::secret::Cover;
 
 /// How long a name or a tag may be, in characters, and how many tags there may be.
 pub(super) const TEXT_MAX: usize = 256;
@@ -62,6 +63,24 @@ impl Metadata {
         self
     }
 
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// Takes secrets out of its texts, and says how many had some. Names and tags stay as short as they must be.
+    pub(crate) fn cover(&mut self, cover: Cover<'_>) -> u64 {
+        let count = cover.object(&mut self.0);
+        let tags = self.0.get_mut("tags").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+        let short = |value: Value| value.as_str().map_or_else(|| value.clone(), |text| first_chars(text).into());
+        if let Some(name) = self.0.get_mut("name") {
+            *name = short(name.take());
+        }
+        if let Some(kept) = self.0.get_mut("tags") {
+            *kept = tags.into_iter().map(short).collect();
+        }
+        count
+    }
+
     pub fn name(&self) -> Option<&str> {
         self.0.get("name").and_then(Value::as_str)
     }
@@ -96,6 +115,10 @@ impl Metadata {
         });
         missing.is_empty()
     }
+}
+
+fn first_chars(text: &str) -> String {
+    text.chars().take(TEXT_MAX).collect()
 }
 
 impl<'de> Deserialize<'de> for Metadata {

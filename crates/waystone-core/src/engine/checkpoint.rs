@@ -40,7 +40,7 @@ impl Engine {
         let (engine, base) = (self.clone(), known.clone());
         let is_small = json::is_within(&request.context, INLINE_BYTES_MAX);
         let prepare = move || engine.prepare_checkpoint(request, base.as_deref());
-        let (mut new, context) = offload_unless(is_small, prepare).await??;
+        let (mut new, context, mut found) = offload_unless(is_small, prepare).await??;
         let added = loop {
             match self.store.add_checkpoint(&scope, new.clone()).await? {
                 Added::BytesWanted => {}
@@ -51,7 +51,13 @@ impl Engine {
             }
             // Bytes that stand alone are always taken.
             let (engine, text) = (self.clone(), Arc::clone(&context));
-            new.packed = Some(offload_unless(is_small, move || engine.pack_context(text.get(), None)).await??);
+            let unseen = found.is_none().then(|| new.metadata.clone());
+            let pack = move || {
+                let scan = |metadata| engine.scan_checkpoint(&parse_context(&text)?, &metadata);
+                Ok::<_, Error>((unseen.map(scan).transpose()?, engine.pack_context(text.get(), None)?))
+            };
+            let (seen, packed) = offload_unless(is_small, pack).await??;
+            (found, new.packed) = (found.or(seen), Some(packed));
         };
         let (mut saved, warnings) = match added {
             Added::New { checkpoint, pruned, used } => {
@@ -64,6 +70,7 @@ impl Engine {
                 let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
                 let mut warnings = archived_for_room(pruned, new.checkpoints_max);
                 warnings.extend(self.limits.nearly_reached(checkpoint.size_bytes, used));
+                warnings.extend(found.unwrap_or_default());
                 (SavedCheckpoint::of(checkpoint, status), warnings)
             }
             Added::Unchanged(head) => (SavedCheckpoint::of(head, SaveStatus::SkippedUnchanged), dropped_by_skip(&new)),
@@ -73,12 +80,13 @@ impl Engine {
         Ok(saved)
     }
 
-    /// Everything about a save that needs no other data: checked, hashed, and packed as what differs from `base`.
+    /// Everything about a save that needs no other data: checked, hashed, searched for secrets, and packed as what differs from `base`.
+    /// What will not be saved is not searched.
     fn prepare_checkpoint(
         &self,
         request: SaveCheckpoint,
         base: Option<&Known>,
-    ) -> Result<(NewCheckpoint, Arc<RawValue>)> {
+    ) -> Result<(NewCheckpoint, Arc<RawValue>, Option<Vec<String>>)> {
         let context = to_raw_value(&request.context).map_err(|error| Error::broken(format!("context: {error}")))?;
         self.check_context_size(context.get().len())?;
         ContextRule::check_all(request.context_rules.as_deref().unwrap_or_default()).map_err(Error::InvalidInput)?;
@@ -88,7 +96,12 @@ impl Engine {
                 .ok_or_else(|| Error::InvalidInput(format!("context is nested deeper than {DEPTH_MAX} levels")))?,
         };
         let is_same = base.is_some_and(|base| base.context_hash == context_hash);
-        let packed = if is_same && !request.force { None } else { Some(self.pack_context(context.get(), base)?) };
+        let is_skipped = is_same && !request.force;
+        // A retry is told what the first was.
+        let is_searched = !is_skipped || request.idempotency_key.is_some();
+        let metadata = request.metadata.clone().unwrap_or_default().without_critical_keys();
+        let found = is_searched.then(|| self.scan_checkpoint(&request.context, &metadata)).transpose()?;
+        let packed = if is_skipped { None } else { Some(self.pack_context(context.get(), base)?) };
         let workflow = request.workflow_id.as_ref().map_or("", |id| id.as_str());
         let correlation = Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]);
         let project = request.project_id.clone().unwrap_or_else(|| self.project.clone());
@@ -98,7 +111,6 @@ impl Engine {
             request_hash: fingerprint(&request, &project, &context_hash),
             given,
         });
-        let metadata = request.metadata.unwrap_or_default().without_critical_keys();
         let new = NewCheckpoint {
             id: self.fresh_id()?,
             session: request.session_id.map_or_else(|| self.fresh_id(), Ok)?,
@@ -121,7 +133,7 @@ impl Engine {
             session_bytes_max: self.limits.session_bytes_max,
             total_bytes_max: self.limits.total_bytes_max,
         };
-        Ok((new, context.into()))
+        Ok((new, context.into(), found))
     }
 
     pub(super) fn pack_context(&self, text: &str, base: Option<&Known>) -> Result<Arc<Packed>> {

@@ -7,11 +7,13 @@ use std::collections::{HashSet, VecDeque};
 use serde::Serialize;
 
 use super::Engine;
+use super::secret::{cover_segment, cover_session, cover_text};
 use crate::api::{CheckpointRecord, ListCheckpoints, LoadCheckpoint, ProjectRecord, SessionRecord};
 use crate::clock::Timestamp;
 use crate::document::{PROJECT, SESSION, VERSION};
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, ProjectId, SegmentId, SessionId};
+use crate::offload::offload;
 use crate::store::Scope;
 
 /// A document that is being written.
@@ -30,6 +32,8 @@ pub struct Export {
     pub count: u64,
     /// Snapshots that were left out: some of their segments are deleted.
     pub left_out: u64,
+    /// Texts that stand in it without their secrets.
+    pub covered: u64,
 }
 
 /// What comes next.
@@ -45,7 +49,7 @@ impl Engine {
     /// A session with its checkpoints that are not deleted, as a document.
     pub async fn export_session(&self, scope: &Scope, id: &SessionId) -> Result<Export> {
         let session = self.store.find_session(scope, id).await?;
-        let record = SessionRecord {
+        let mut record = SessionRecord {
             id: session.id,
             project_id: session.project_id,
             name: session.name,
@@ -55,10 +59,12 @@ impl Engine {
             critical_keys: session.critical_keys,
             context_rules: session.context_rules,
         };
+        let covered = self.secrets.shown().map_or(0, |cover| cover_session(cover, &mut record));
         let waiting = self.list_ids(scope, id).await?;
         let head = head(SESSION, "session", &record)? + ",\n  \"checkpoints\": [";
         let name = record.workflow_id.as_ref().map_or(record.id.as_str(), |id| id.as_str());
-        Ok(self.export(scope, name, head, Stage::Checkpoints { waiting, written: HashSet::new() }))
+        let stage = Stage::Checkpoints { waiting, written: HashSet::new() };
+        Ok(Export { covered, ..self.export(scope, name, head, stage) })
     }
 
     /// A project with its tasks, segments that are not deleted, and snapshots, as a document.
@@ -91,6 +97,7 @@ impl Engine {
             at: self.clock.now(),
             count: 0,
             left_out: 0,
+            covered: 0,
         }
     }
 
@@ -159,10 +166,15 @@ impl Export {
             context_hash: checkpoint.context_hash.to_string(),
             context: None,
         };
+        let (engine, context) = (self.engine.clone(), loaded.context);
+        let bytes = context.get().len();
+        let cover = move || engine.cover_checkpoint(record, context);
+        let (record, context, covered) = offload(bytes, cover).await??;
+        self.covered += covered;
         let text = pretty(&record, "    ")?;
         let open = text.strip_suffix("\n    }").unwrap_or(&text);
         self.push(item(self.count, open) + ",\n      \"context\": ");
-        self.ready.push_back(Box::<str>::from(loaded.context).into_string().into_bytes());
+        self.ready.push_back(Box::<str>::from(context).into_string().into_bytes());
         self.push("\n    }".to_owned());
         self.count += 1;
         written.insert(id);
@@ -172,7 +184,16 @@ impl Export {
 
     async fn write_segments(&mut self, project: ProjectId, after: i64, mut written: HashSet<SegmentId>) -> Result<()> {
         let page = self.engine.store.export_segments(&self.scope, &project, after).await?;
-        for segment in page.segments {
+        for mut segment in page.segments {
+            if self.engine.secrets.shown().is_some() {
+                let (engine, bytes) = (self.engine.clone(), segment.text.len());
+                let cover = move || {
+                    let covered = engine.secrets.shown().map_or(0, |cover| cover_segment(cover, &mut segment));
+                    (segment, covered)
+                };
+                let (changed, covered) = offload(bytes, cover).await?;
+                (segment, self.covered) = (changed, self.covered + covered);
+            }
             self.push(item(self.count, &pretty(&segment, "    ")?));
             self.count += 1;
             written.insert(segment.segment_id);
@@ -201,7 +222,11 @@ impl Export {
         };
         match found.snapshot.segments.iter().all(|segment| written.contains(&segment.segment_id)) {
             true => {
-                self.push(item(count, &pretty(&found.snapshot, "    ")?));
+                let mut snapshot = found.snapshot;
+                if let Some(cover) = self.engine.secrets.shown() {
+                    self.covered += snapshot.name.iter_mut().map(|name| cover_text(cover, name)).sum::<u64>();
+                }
+                self.push(item(count, &pretty(&snapshot, "    ")?));
                 count += 1;
             }
             false => self.left_out += 1,

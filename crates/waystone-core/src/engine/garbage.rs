@@ -27,7 +27,7 @@ impl Engine {
         let (now, project) = (self.clock.now(), request.project_id.clone());
         let descriptors = request.context_descriptors.clone().unwrap_or_default();
         let roots = self.roots(&descriptors);
-        self.put_described(scope, &project, descriptors).await?;
+        let told = self.put_described(scope, &project, descriptors).await?;
         let find = FindCandidates {
             project: project.clone(),
             task: request.task_id.clone().map_or(WhichTask::Any, WhichTask::Named),
@@ -59,7 +59,7 @@ impl Engine {
             estimated_tokens_freed: found.tokens,
             pruning_plan: plan,
             next,
-            warnings: self.warnings(),
+            warnings: self.warnings().into_iter().chain(told).collect(),
         })
     }
 

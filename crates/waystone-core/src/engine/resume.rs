@@ -1,5 +1,7 @@
 //! The session to go on with, for who has no id. Nothing is loaded, and no use of a session is recorded: it was only looked at.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::Engine;
@@ -88,7 +90,14 @@ impl Engine {
             match self.read_checkpoint(scope, request).await {
                 Ok(loaded) => {
                     let rules = self.rules(&found.session.critical_keys, &found.session.context_rules)?;
-                    let glance = move || Ok(glance(&parse_context(&loaded.context)?, &rules));
+                    let secrets = Arc::clone(&self.secrets);
+                    let glance = move || {
+                        let mut context = parse_context(&loaded.context)?;
+                        if let Some(cover) = secrets.shown() {
+                            cover.object(&mut context);
+                        }
+                        Ok(glance(&context, &rules))
+                    };
                     (preview.keys, preview.text) = offload(found.newest_bytes, glance).await??;
                 }
                 // It was removed a moment ago, or is damaged: it is named all the same, and a load says so.
@@ -97,7 +106,8 @@ impl Engine {
             }
         }
         if let Some(hit) = found.hit.as_ref().filter(|hit| !hit.snippet.is_empty()) {
-            preview.text = cut(&hit.snippet, TEXT_CHARS);
+            let covered = self.secrets.shown().and_then(|cover| cover.text(&hit.snippet));
+            preview.text = cut(covered.as_ref().unwrap_or(&hit.snippet), TEXT_CHARS);
         }
         Ok(preview)
     }

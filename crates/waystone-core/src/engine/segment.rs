@@ -24,6 +24,8 @@ const WORTH_SHOWN: usize = 5;
 
 /// A text to be put, and what is known of it by itself.
 pub(super) struct Text {
+    /// Leads to it in the request.
+    pub(super) pointer: String,
     pub(super) text: String,
     pub(super) kind: SegmentType,
     pub(super) role: Option<String>,
@@ -31,8 +33,8 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn of_message(message: SaidMessage, kind: SegmentType) -> Self {
-        Self { text: message.content, kind, role: message.role, said: message.timestamp }
+    pub(super) fn of_message(pointer: String, message: SaidMessage, kind: SegmentType) -> Self {
+        Self { pointer, text: message.content, kind, role: message.role, said: message.timestamp }
     }
 }
 
@@ -44,6 +46,8 @@ pub(super) struct Outcome {
     elsewhere: u64,
     operation: Option<i64>,
     total_bytes: u64,
+    /// What was found in the texts that a client should know.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Engine {
@@ -54,9 +58,12 @@ impl Engine {
         let project = self.project_or_own(request.project_id.take());
         let said = request.messages.take();
         let kind = request.kind.unwrap_or(if said.is_some() { SegmentType::Message } else { SegmentType::Note });
-        let texts = request.text.take().into_iter().chain(request.texts.take().into_iter().flatten());
-        let texts = texts.map(|text| Text { text, kind, role: None, said: None });
-        let said = said.into_iter().flatten().map(|message| Text::of_message(message, kind));
+        let listed = request.texts.take().into_iter().flatten().enumerate();
+        let listed = listed.map(|(at, text)| (format!("/texts/{at}"), text));
+        let texts = request.text.take().map(|text| ("/text".to_owned(), text)).into_iter().chain(listed);
+        let texts = texts.map(|(pointer, text)| Text { pointer, text, kind, role: None, said: None });
+        let said = said.into_iter().flatten().enumerate();
+        let said = said.map(|(at, message)| Text::of_message(format!("/messages/{at}/content"), message, kind));
         let which = request.task_id.clone().map_or(WhichTask::Any, WhichTask::Named);
         let has_fields = request.has_fields();
         let put = self.put_texts(scope, &project, texts.chain(said).collect(), request).await?;
@@ -73,6 +80,7 @@ impl Engine {
             format!("{count} of the texts were known and stay where they are: stashed, or in another task")
         }));
         warnings.extend(self.limits.nearly_reached(0, Used { session: 0, total: put.total_bytes }));
+        warnings.extend(put.warnings);
         Ok(PutReply {
             touched,
             segment_ids: put.ids,
@@ -98,10 +106,11 @@ impl Engine {
         for text in &texts {
             self.check_text_size(text.text.len())?;
         }
-        let mut segments = Vec::with_capacity(texts.len());
+        let (mut segments, mut pointers) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
         for text in texts {
             let (id, text_hash, created) = (self.fresh_id()?, Hash::of(&[]), text.said.unwrap_or(now));
-            let Text { text, kind, role, .. } = text;
+            let Text { pointer, text, kind, role, .. } = text;
+            pointers.push(pointer);
             segments.push(NewSegment {
                 id,
                 text,
@@ -115,11 +124,17 @@ impl Engine {
             });
         }
         let bytes = segments.iter().map(|segment| segment.text.len()).sum();
-        let segments = offload(bytes, move || {
-            segments.iter_mut().for_each(|segment| segment.text_hash = Hash::of(segment.text.as_bytes()));
-            segments
-        });
-        let segments = segments.await?;
+        let mut scan = self.scan();
+        with.tags.iter().enumerate().for_each(|(at, tag)| scan.text(&format!("/tags/{at}"), tag));
+        with.file_path.iter().for_each(|path| scan.text("/file_path", path));
+        let prepare = move || {
+            for (segment, pointer) in segments.iter_mut().zip(&pointers) {
+                scan.text(pointer, &segment.text);
+                segment.text_hash = Hash::of(segment.text.as_bytes());
+            }
+            scan.end().map(|warnings| (segments, warnings))
+        };
+        let (segments, warnings) = offload(bytes, prepare).await??;
         let hashes = segments.iter().map(|segment| (segment.kind, segment.text_hash)).collect();
         let known = self.store.known_texts(scope, project, hashes).await?;
         let mut new = Arc::new(NewSegments {
@@ -138,7 +153,7 @@ impl Engine {
         loop {
             match self.store.put_segments(scope, Arc::clone(&new)).await? {
                 Put::Done { ids, added, tokens_added, elsewhere, operation, total_bytes } => {
-                    return Ok(Outcome { ids, added, tokens_added, elsewhere, operation, total_bytes });
+                    return Ok(Outcome { ids, added, tokens_added, elsewhere, operation, total_bytes, warnings });
                 }
                 Put::TokensWanted => {
                     let all = Arc::make_mut(&mut new);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Engine;
 use super::checkpoint::parse_context;
+use super::secret::cover_turn;
 use crate::api::{Checkpoint, Digest, ListCheckpoints, LoadCheckpoint, SaveCheckpoint};
 use crate::canon::Hash;
 use crate::error::{Conflict, Error, Result};
@@ -72,7 +73,10 @@ impl Engine {
         };
         (digest.client, digest.transcript, digest.place) = (client.to_owned(), path.to_owned(), place.to_owned());
         digest.add(added);
-        let Value::Object(context) = json!(digest) else { unreachable!("a digest is an object") };
+        let Value::Object(mut context) = json!(digest) else { unreachable!("a digest is an object") };
+        if let Some(cover) = self.secrets.shown() {
+            cover.object(&mut context);
+        }
         self.save_checkpoint(scope, checkpoint_of(session, client, context, head)?).await.map(drop)
     }
 
@@ -87,7 +91,9 @@ impl Engine {
             own => own?,
         };
         let now = self.clock.now();
-        Ok(found.map(|(digest, checkpoint)| guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at))))
+        let guide = found.map(|(digest, checkpoint)| guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at)));
+        let covered = |guide: String| self.secrets.shown().and_then(|cover| cover.text(&guide)).unwrap_or(guide);
+        Ok(guide.map(covered))
     }
 
     /// The newest of these checkpoints that was made of a transcript and `is_meant`. Only so many are looked at.
@@ -110,7 +116,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Turns as segments, with what they are searched by and about how many tokens they have.
+    /// Turns as segments, with what they are searched by and about how many tokens they have; and turns as they are told of. What must not be
+    /// kept is taken out of them: there is no one to tell.
     async fn prepare_turns(
         &self,
         session: &SessionId,
@@ -121,9 +128,16 @@ impl Engine {
         let now = self.clock.now();
         let named = turns.into_iter().map(|turn| Ok((turn, self.fresh_id()?))).collect::<Result<Vec<_>>>()?;
         let bytes = named.iter().map(|(turn, _)| turn.text().len()).sum();
+        let secrets = Arc::clone(&self.secrets);
         let prepare = move || {
+            let mut named = named;
+            let cover = |named: &mut [(Turn, SegmentId)], cover| {
+                named.iter_mut().for_each(|(turn, _)| cover_turn(cover, turn));
+            };
+            secrets.kept().into_iter().for_each(|kept| cover(&mut named, kept));
             let segment = |(turn, id): &(Turn, SegmentId)| {
                 let text = turn.text();
+                let text = secrets.kept().and_then(|cover| cover.text(&text)).unwrap_or(text);
                 NewSegment {
                     id: id.clone(),
                     text_hash: Hash::of(text.as_bytes()),
@@ -136,7 +150,9 @@ impl Engine {
                     text,
                 }
             };
-            (named.iter().map(segment).collect(), named)
+            let segments = named.iter().map(segment).collect();
+            secrets.shown().into_iter().for_each(|shown| cover(&mut named, shown));
+            (segments, named)
         };
         let (segments, named) = offload(bytes, prepare).await?;
         let segments = NewSegments {

@@ -37,7 +37,7 @@ impl Engine {
             return Err(Error::InvalidInput(format!("token_limit is {limit}, it must be from 1 to {TOKENS_MAX}")));
         }
         let roots = self.roots(&descriptors);
-        self.put_described(scope, &project, descriptors).await?;
+        let found = self.put_described(scope, &project, descriptors).await?;
         let which = request.task_id.map_or(WhichTask::Any, WhichTask::Named);
         let usage = self.store.sum_usage(scope, &project, &which, Some(roots)).await?;
         let metrics = self.metrics(&usage, limit);
@@ -46,6 +46,7 @@ impl Engine {
         let freed = metrics.total_tokens.saturating_sub(usage.root_tokens);
         let percent = metrics.usage_percent;
         let mut warnings = self.warnings();
+        warnings.extend(found);
         warnings.extend(
             (percent >= WARNING)
                 .then(|| format!("the window is {percent:.0} % full: {} of {limit} tokens", metrics.total_tokens)),
@@ -75,20 +76,26 @@ impl Engine {
         }
     }
 
-    /// Captures the messages and summaries that a platform describes.
+    /// Captures the messages and summaries that a platform describes. Returns what a client should know of them.
     pub(super) async fn put_described(
         &self,
         scope: &Scope,
         project: &ProjectId,
         descriptors: Descriptors,
-    ) -> Result<()> {
-        let said = descriptors.recent_messages.into_iter();
-        let said = said.map(|message| Text::of_message(message, SegmentType::Message));
-        let told = descriptors.segment_summaries.into_iter();
-        let told = told.map(|(text, kind)| Text { text, kind, role: None, said: None });
+    ) -> Result<Vec<String>> {
+        let pointer = |list: &str, at: usize, field: &str| format!("/context_descriptors/{list}/{at}/{field}");
+        let said = descriptors.recent_messages.into_iter().enumerate();
+        let said = said.map(|(at, message)| {
+            Text::of_message(pointer("recent_messages", at, "content"), message, SegmentType::Message)
+        });
+        let told = descriptors.segment_summaries.into_iter().enumerate();
+        let told = told.map(|(at, (text, kind))| {
+            let pointer = pointer("segment_summaries", at, "text");
+            Text { pointer, text, kind, role: None, said: None }
+        });
         let texts: Vec<Text> = said.chain(told).collect();
         if texts.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.check_writable()?;
         if texts.len() > PutSegments::TEXTS_MAX {
@@ -96,7 +103,7 @@ impl Engine {
             return Err(Error::InvalidInput(message));
         }
         let with = PutSegments { task_id: descriptors.task_id, ..PutSegments::default() };
-        self.put_texts(scope, project, texts, with).await.map(drop)
+        self.put_texts(scope, project, texts, with).await.map(|put| put.warnings)
     }
 
     pub(super) fn percent(&self, tokens: u64, limit: u64) -> f64 {

@@ -156,11 +156,22 @@ impl Engine {
             format!("{asked} tokens were asked for, and what is CRITICAL alone has {tokens}: the view holds exactly that, {keys}")
         });
         let unkept = has_no_handles.then(|| "handles of this view cannot be resolved: read-only".to_owned());
-        let warnings = self.warnings().into_iter().chain(unkept).chain(over).collect();
+        let covered = (made.covered > 0).then(|| {
+            let (count, is) = (made.covered, if made.covered == 1 { "text is" } else { "texts are" });
+            format!("{count} {is} shown without possible secrets; context_expand and a load without maxTokens return them as they are")
+        });
+        let warnings = self.warnings().into_iter().chain(unkept).chain(over).chain(covered).collect();
         Ok(View { warnings, ..made.view })
     }
 
     fn make_view(&self, mut source: Source, wish: &Wish) -> Result<Made> {
+        if source.given.is_some() {
+            // It may be kept, so it must be what may be kept.
+            let mut scan = self.scan();
+            scan.object("/context", &source.context);
+            scan.end()?;
+        }
+        let covered = self.secrets.shown().map_or(0, |cover| cover.object(&mut source.context));
         // In another order the same members have other tokens: the view is counted in its own, what it was made of in the one it had.
         let mut tokens_before = None;
         if wish.is_by_class {
@@ -220,7 +231,7 @@ impl Engine {
             next,
             warnings: Vec::new(),
         };
-        Ok(Made { view, to_keep, tokens_max: compressed.tokens_max })
+        Ok(Made { view, to_keep, covered, tokens_max: compressed.tokens_max })
     }
 
     fn pack_given(&self, text: &RawValue, hash: Hash) -> Result<NewContext> {
@@ -242,6 +253,8 @@ fn by_class(context: Map<String, Value>, rules: &Rules) -> Map<String, Value> {
 
 struct Made {
     view: View,
+    /// How many texts are not shown as they are.
+    covered: u64,
     tokens_max: usize,
     to_keep: Option<NewContext>,
 }

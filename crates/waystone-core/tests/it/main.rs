@@ -18,6 +18,7 @@ mod mirror;
 mod repair;
 mod resume;
 mod search;
+mod secret;
 mod segment;
 mod session;
 mod stats;

@@ -280,17 +280,15 @@ pub(crate) fn find(
 
 /// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.
 fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResult<Vec<Packed>> {
-    let mut statement = db.prepare_cached(
-        concat!(
-            "SELECT c.raw_bytes, ",
-            session_column!("c", "raw_hash", "s"),
-            ", unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key), p.id, p.key, ",
-            session_column!("p", "raw_hash", "s"),
-            " FROM checkpoint AS c JOIN session AS s ON s.key = c.session
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT c.raw_bytes, ",
+        session_column!("c", "raw_hash", "s"),
+        ", unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key), p.id, p.key, ",
+        session_column!("p", "raw_hash", "s"),
+        " FROM checkpoint AS c JOIN session AS s ON s.key = c.session
          LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key LEFT JOIN checkpoint AS p ON p.key = c.base
          WHERE c.key = ?1"
-        ),
-    )?;
+    ))?;
     let (mut chain, mut next) = (Vec::new(), Some(key));
     while let Some(key) = next
         && chain.len() < CHAIN_MAX

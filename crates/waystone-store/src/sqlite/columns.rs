@@ -33,9 +33,8 @@ fn seal(table: &str, name: &str, value: &str, id: Option<&str>, session: Option<
 /// What opens the sealed columns of `row` in a table, under their own names, as SQL to be put after `row.*`. Nothing in a database
 /// that is older than sealing.
 pub(crate) fn opened(db: &Connection, table: &str, row: &str, owner: &str) -> rusqlite::Result<String> {
-    let is_known = db
-        .prepare_cached("SELECT 1 FROM pragma_table_info('session') WHERE name = 'wrapped_key'")?
-        .exists([])?;
+    let is_known =
+        db.prepare_cached("SELECT 1 FROM pragma_table_info('session') WHERE name = 'wrapped_key'")?.exists([])?;
     let names = SEALED.iter().find(|(known, _)| *known == table && is_known).map_or(&[][..], |(_, names)| names);
     let open = |name: &&str| {
         format!(", unsealed({row}.{name}, '{name}', {row}.id, 'session:' || {owner}.id, {owner}.wrapped_key) AS {name}")

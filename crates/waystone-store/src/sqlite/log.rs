@@ -31,8 +31,10 @@ pub(crate) fn append(db: &Connection, scope: &Scope, operation: &Operation<'_>) 
 /// Appends `operation` and tells subscribers.
 pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
     let (seq, event) = add(db, scope, operation, 1)?;
-    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, sealed(?5, 'event', ?2))")?
-        .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
+    db.prepare_cached(
+        "INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, sealed(?5, 'event', ?2))",
+    )?
+    .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
     Ok(seq)
 }
 

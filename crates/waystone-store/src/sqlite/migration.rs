@@ -47,7 +47,9 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
         let is_lost = directory.has_copies() || directory.rebuilt().exists();
         return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
-    let found = open_untouched(&path, directory.keys()).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
+    let found = open_untouched(&path, directory.keys())
+        .and_then(|db| version(&db))
+        .map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }

@@ -12,10 +12,10 @@ use super::maintenance::Upkeep;
 use super::reader::Readers;
 use super::writer::Writer;
 use super::{Sqlite, migration, seal};
-use crate::{OpenError, Root};
 use crate::background::Background;
 use crate::directory::{DATABASE, DataDirectory};
 use crate::lock::Presence;
+use crate::{OpenError, Root};
 
 /// Whether what is in a data directory is sealed; a new one is not.
 pub fn is_sealed(root: &Path) -> bool {

@@ -23,7 +23,18 @@ use crate::seal::{DataKey, Form, MasterKey, NotOpened, Opened, Place};
 macro_rules! session_column {
     ($row:literal, $column:literal, $owner:literal) => {
         concat!(
-            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id, 'session:' || ", $owner, ".id, ", $owner,
+            "unsealed(",
+            $row,
+            ".",
+            $column,
+            ", '",
+            $column,
+            "', ",
+            $row,
+            ".id, 'session:' || ",
+            $owner,
+            ".id, ",
+            $owner,
             ".wrapped_key)"
         )
     };
@@ -33,7 +44,18 @@ macro_rules! session_column {
 macro_rules! project_column {
     ($row:literal, $column:literal, $owner:literal) => {
         concat!(
-            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id, 'project:' || ", $owner, ".id, ", $owner,
+            "unsealed(",
+            $row,
+            ".",
+            $column,
+            ", '",
+            $column,
+            "', ",
+            $row,
+            ".id, 'project:' || ",
+            $owner,
+            ".id, ",
+            $owner,
             ".wrapped_key)"
         )
     };
@@ -43,22 +65,36 @@ macro_rules! project_column {
 macro_rules! segment_column {
     ($row:literal, $column:literal) => {
         concat!(
-            "unsealed(", $row, ".", $column, ", '", $column, "', ", $row, ".id,
-             (SELECT 'project:' || id FROM project WHERE key = ", $row, ".project),
-             (SELECT wrapped_key FROM project WHERE key = ", $row, ".project))"
+            "unsealed(",
+            $row,
+            ".",
+            $column,
+            ", '",
+            $column,
+            "', ",
+            $row,
+            ".id,
+             (SELECT 'project:' || id FROM project WHERE key = ",
+            $row,
+            ".project),
+             (SELECT wrapped_key FROM project WHERE key = ",
+            $row,
+            ".project))"
         )
     };
 }
 
 /// The text in `segment_text AS x` of `segment AS s`.
-pub(crate) const SEGMENT_TEXT: &str = "unsealed(x.text, 'text', s.id, (SELECT 'project:' || id FROM project WHERE key = s.project),
+pub(crate) const SEGMENT_TEXT: &str =
+    "unsealed(x.text, 'text', s.id, (SELECT 'project:' || id FROM project WHERE key = s.project),
     (SELECT wrapped_key FROM project WHERE key = s.project))";
 
 pub(crate) use {project_column, segment_column, session_column};
 
 /// Whether what is kept in a database is sealed.
 pub(crate) fn is_sealed(db: &Connection) -> Result<bool> {
-    db.prepare_cached("SELECT EXISTS (SELECT 1 FROM space WHERE wrapped_key IS NOT NULL)")?.query_row([], |row| row.get(0))
+    db.prepare_cached("SELECT EXISTS (SELECT 1 FROM space WHERE wrapped_key IS NOT NULL)")?
+        .query_row([], |row| row.get(0))
 }
 
 /// The keys of a store. Without a master key it is a plain one.

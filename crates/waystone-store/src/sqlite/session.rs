@@ -11,8 +11,8 @@ use waystone_core::store::{NewCheckpoint, Scope};
 use super::checkpoint::archived_at;
 use super::cursor;
 use super::error::{DbResult, unreadable};
-use super::seal::session_column;
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
+use super::seal::session_column;
 
 /// What a save needs to know of its session.
 pub(crate) struct SessionRow {

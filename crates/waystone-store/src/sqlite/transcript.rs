@@ -29,7 +29,9 @@ impl TranscriptStore for Sqlite {
 
 fn find(db: &Connection, scope: &Scope, path: &str) -> DbResult<Option<TranscriptEnd>> {
     let end = db
-        .prepare_cached("SELECT end_at, unsealed(end_hash, 'end_hash', path) FROM transcript WHERE space = ?1 AND path = keyed(?2)")?
+        .prepare_cached(
+            "SELECT end_at, unsealed(end_hash, 'end_hash', path) FROM transcript WHERE space = ?1 AND path = keyed(?2)",
+        )?
         .query_row(params![scope.space, path], |row| Ok(TranscriptEnd { at: row.get(0)?, hash: Hash(row.get(1)?) }))
         .optional()?;
     Ok(end)

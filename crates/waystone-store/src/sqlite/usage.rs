@@ -9,9 +9,9 @@ use waystone_core::id::ProjectId;
 use waystone_core::store::{Roots, Scope, Usage, UsageRow, WhichTask};
 use waystone_core::tokens;
 
-use super::seal::SEGMENT_TEXT;
 use super::error::{DbResult, unreadable};
 use super::garbage::{ROOTS, bind_roots};
+use super::seal::SEGMENT_TEXT;
 use super::segment::{ProjectRow, Within, find_project, image_of, kind_of, resolve, task_id};
 
 /// What changes in the sums, gathered while an operation goes through its segments and written once.

@@ -11,7 +11,9 @@ use super::segment::check_room;
 /// Keeps a context, or keeps one that is there for longer.
 pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult<()> {
     let touched = db
-        .prepare_cached("UPDATE given_context SET used_at_ms = max(used_at_ms, ?3) WHERE space = ?1 AND hash = keyed(?2)")?
+        .prepare_cached(
+            "UPDATE given_context SET used_at_ms = max(used_at_ms, ?3) WHERE space = ?1 AND hash = keyed(?2)",
+        )?
         .execute(params![scope.space, new.hash.0, new.at.ms()])?;
     if touched > 0 {
         return Ok(());

@@ -60,6 +60,12 @@ impl Target {
             let left_out = count(export.left_out, "snapshot");
             super::warn(&[format!("{left_out} left out: some of the segments they have are deleted")]);
         }
+        if export.covered > 0 {
+            let texts = count(export.covered, "text");
+            super::warn(&[format!(
+                "{texts} written without possible secrets: the document differs from what is stored"
+            )]);
+        }
         let reply = json!({ "path": path, "count": export.count, "bytes": bytes });
         out.print(&reply, |_| {
             format!("exported {} to {}", count(export.count, thing), plain(&path.display().to_string()))

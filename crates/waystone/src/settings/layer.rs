@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 use waystone_core::api::ContextRule;
 use waystone_core::json::parse_strict;
+use waystone_core::secret::{Rule, parse_rules};
 
 use super::{DATA_DIR, Kind, SCHEMA, SETTINGS, Setting};
 
@@ -144,6 +145,25 @@ impl Variables {
     }
 }
 
+/// The rules for secrets that a user has written; none without a file.
+pub(super) fn read_secret_rules(path: &Path) -> anyhow::Result<Vec<Rule>> {
+    let Some(text) = read_file(path)? else { return Ok(Vec::new()) };
+    parse_rules(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let shown = path.display();
+    // A link may have been put there by someone else.
+    match path.symlink_metadata() {
+        // There is none, or the directory cannot be entered, which is for the store to say.
+        Err(_) => return Ok(None),
+        // A pipe would be waited for.
+        Ok(metadata) if !metadata.is_file() => bail!("{shown} is not a file"),
+        Ok(metadata) => ensure!(metadata.len() <= FILE_BYTES_MAX, "{shown} is too large for a configuration"),
+    }
+    std::fs::read(path).map(Some).with_context(|| format!("cannot read {shown}"))
+}
+
 /// Layers put on top of each other.
 pub(super) struct Merged {
     pub(super) values: Map<String, Value>,
@@ -157,16 +177,8 @@ impl Merged {
     }
 
     pub(super) fn add_file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let Some(text) = read_file(path)? else { return Ok(()) };
         let shown = path.display();
-        // A link may have been put there by someone else.
-        match path.symlink_metadata() {
-            // There is none, or the directory cannot be entered, which is for the store to say.
-            Err(_) => return Ok(()),
-            // A pipe would be waited for.
-            Ok(metadata) if !metadata.is_file() => bail!("{shown} is not a file"),
-            Ok(metadata) => ensure!(metadata.len() <= FILE_BYTES_MAX, "{shown} is too large for a configuration"),
-        }
-        let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
         let Value::Object(file) = parse_strict(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))? else {
             bail!("{shown}: a configuration is a JSON object");
         };

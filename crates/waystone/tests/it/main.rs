@@ -15,4 +15,5 @@ mod processes;
 mod read_only;
 mod resume;
 mod seal;
+mod secret;
 mod views;

@@ -109,7 +109,7 @@ fn a_frame_that_cannot_be_parsed_is_answered() {
 }
 
 /// Sends a message over HTTP and returns what comes back, without the header.
-fn post(address: &str, path: &str, message: &[u8]) -> Vec<u8> {
+pub(super) fn post(address: &str, path: &str, message: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let header = format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\

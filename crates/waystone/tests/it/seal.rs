@@ -89,8 +89,14 @@ fn say_everywhere(process: &mut McpProcess) {
         ("workflow_checkpoint_load", json!({ "sessionId": "s" })),
         ("workflow_checkpoint_list", json!({ "query": CANARY })),
         ("workflow_checkpoint_list", json!({ "query": CANARY, "content": true })),
-        ("context_put", json!({ "project_id": "default", "text": word("put"), "tags": [CANARY], "file_path": CANARY, "task_id": "t" })),
-        ("context_put", json!({ "project_id": "default", "text": word("put"), "tags": [CANARY], "file_path": CANARY, "task_id": "t" })),
+        (
+            "context_put",
+            json!({ "project_id": "default", "text": word("put"), "tags": [CANARY], "file_path": CANARY, "task_id": "t" }),
+        ),
+        (
+            "context_put",
+            json!({ "project_id": "default", "text": word("put"), "tags": [CANARY], "file_path": CANARY, "task_id": "t" }),
+        ),
         ("context_create_task_snapshot", json!({ "project_id": "default", "task_id": "t", "name": CANARY })),
         ("context_stash", json!({ "project_id": "default", "query": CANARY })),
         ("context_search_stashed", json!({ "query": CANARY, "project_id": "default" })),
@@ -117,7 +123,12 @@ fn no_word_that_a_client_says_stands_in_any_file_of_a_sealed_directory() {
     assert!(process.finish().unwrap().success());
     place.run(&["session", "rename", "s", CANARY]);
     place.run(&["backup"]);
-    place.run(&["checkpoint", "delete", "--yes", place.run(&["checkpoint", "list"])["checkpoints"][0]["checkpointId"].as_str().unwrap()]);
+    place.run(&[
+        "checkpoint",
+        "delete",
+        "--yes",
+        place.run(&["checkpoint", "list"])["checkpoints"][0]["checkpointId"].as_str().unwrap(),
+    ]);
     assert!(place.sealed(&["doctor"]).output().unwrap().status.success());
     assert_eq!(files_with(&place.data(), CANARY.as_bytes()), Vec::<PathBuf>::new(), "at rest");
 
@@ -208,7 +219,8 @@ fn what_is_moved_to_another_row_does_not_open_there() {
     }
     drop(db);
     let list = place.run(&["checkpoint", "list"]);
-    let listed: Vec<&Value> = list["checkpoints"].as_array().unwrap().iter().map(|one| &one["metadata"]["name"]).collect();
+    let listed: Vec<&Value> =
+        list["checkpoints"].as_array().unwrap().iter().map(|one| &one["metadata"]["name"]).collect();
     assert_eq!(listed, [&json!("name 3"), &Value::Null, &Value::Null], "no name is told of another's");
     let newest = list["checkpoints"][0]["checkpointId"].as_str().unwrap().to_owned();
     let load = place.sealed(&["checkpoint", "show", &newest]).output().unwrap();
@@ -230,7 +242,7 @@ fn with_a_session_that_is_removed_its_key_goes_from_every_copy() {
         audit::open(&place.data()).query_row(sql, [session], |row| row.get(0)).unwrap()
     };
     let (gone, stays) = (key("s"), key("stays"));
-    assert_eq!(files_with(&place.data(), &gone).len(), 3 , "in the database, its backup and the file: {gone:?}");
+    assert_eq!(files_with(&place.data(), &gone).len(), 3, "in the database, its backup and the file: {gone:?}");
     place.run(&["session", "delete", "s", "--purge", "--yes"]);
     place.run(&["status"]);
     assert_eq!(files_with(&place.data(), &gone), Vec::<PathBuf>::new());

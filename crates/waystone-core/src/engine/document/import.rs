@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::Engine;
@@ -15,11 +16,13 @@ use crate::canon::{Hash, hash_text};
 use crate::document::{Part, Reader};
 use crate::error::{Error, Quota, Result};
 use crate::id::{CheckpointId, ProjectId, SegmentId, SnapshotId, TaskId};
+use crate::json::parse_trusted;
 use crate::meaning;
 use crate::offload::offload_unless;
 use crate::pack::{GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX, Packed};
 use crate::recent::Known;
 use crate::search::searched;
+use crate::secret::Scan;
 use crate::store::{
     ImportedProject, ImportedSession, NewCheckpoint, NewProject, NewSegment, NewSegments, NewSession, NewSnapshot,
     NewSnapshotSegment, Scope, Wanted,
@@ -58,6 +61,7 @@ impl Engine {
         session.check(at)?;
         Ok(TakenSession {
             new: NewSession { session, checkpoints: Vec::new(), at },
+            scan: self.scan(),
             seen: HashSet::new(),
             added: 0,
             group: Group::default(),
@@ -75,6 +79,7 @@ impl Engine {
         };
         TakenProject {
             new,
+            scan: self.scan(),
             text_bytes_max: self.limits.context_bytes_max,
             segments: HashMap::new(),
             tasks: HashSet::new(),
@@ -110,6 +115,9 @@ impl Engine {
             let context_hash = hash_text(&context)?;
             if context_hash.to_string() != record.context_hash {
                 return Err(format!("its context has the hash {context_hash}, not the one that stands beside it"));
+            }
+            if found.is_none() {
+                taken.scan_checkpoint(&record, &context)?;
             }
             Ok((taken, record, context, context_hash, found.is_some()))
         };
@@ -168,9 +176,12 @@ impl Engine {
         if taken.new.checkpoints.is_empty() {
             return Err(Error::InvalidInput(format!("session `{session}` has no checkpoints in the document")));
         }
+        let TakenSession { new, scan, .. } = taken;
+        let found = scan.end()?;
         let ImportedSession { added, known, deleted, differs, newest_before } =
-            self.store.import_session(scope, taken.new).await?;
+            self.store.import_session(scope, new).await?;
         let mut warnings = self.warnings();
+        warnings.extend(found);
         warnings.extend(
             differs.then(|| format!("session `{session}` was here; its name, tags, marks and rules stay as they are")),
         );
@@ -191,9 +202,11 @@ impl Engine {
 
     async fn keep_project(&self, scope: &Scope, taken: TakenProject) -> Result<Imported> {
         let project = taken.new.project.clone();
+        let found = taken.scan.end()?;
         let ImportedProject { added, known, deleted, snapshots_added, changed, current_kept } =
             self.store.import_project(scope, taken.new).await?;
         let mut warnings = self.warnings();
+        warnings.extend(found);
         warnings.extend((deleted > 0).then(|| format!("{deleted} of its segments are deleted here and stay so")));
         warnings.extend(current_kept.map(|task| format!("task `{task}` stays the current one")));
         Ok(Imported {
@@ -236,9 +249,22 @@ enum Taken {
 
 struct TakenSession {
     new: NewSession,
+    scan: Scan,
     seen: HashSet<CheckpointId>,
     added: u64,
     group: Group,
+}
+
+impl TakenSession {
+    /// Looks for secrets in a checkpoint that is not here.
+    fn scan_checkpoint(&mut self, record: &CheckpointRecord<'_>, context: &str) -> Result<(), String> {
+        let root = format!("/checkpoints/{}", self.new.checkpoints.len());
+        if let Value::Object(context) = parse_trusted(context.as_bytes()).map_err(|error| error.to_string())? {
+            self.scan.object(&format!("{root}/context"), &context);
+        }
+        self.scan.object(&format!("{root}/metadata"), record.metadata.fields());
+        Ok(())
+    }
 }
 
 /// The group that the next checkpoint joins, and the text that it is packed against.
@@ -271,6 +297,7 @@ impl Group {
 
 struct TakenProject {
     new: NewProject,
+    scan: Scan,
     text_bytes_max: u64,
     /// Where each segment stands.
     segments: HashMap<SegmentId, u32>,
@@ -308,6 +335,7 @@ impl TakenProject {
         if actual > max {
             return Err(Error::PayloadTooLarge { what: "a text", actual, max });
         }
+        self.scan.text(&format!("/segments/{}/text", self.new.segments.len()), &segment.text);
         let text_hash = Hash::of(segment.text.as_bytes());
         if self.segments.insert(segment.segment_id.clone(), self.new.segments.len() as u32).is_some() {
             return Err(twice("segment", segment.segment_id.as_str()));

@@ -14,8 +14,8 @@ use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes}
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
-use crate::sqlite::segment::check_room;
 use crate::sqlite::seal::session_column;
+use crate::sqlite::segment::check_room;
 use crate::sqlite::session::{self, SessionRow};
 
 /// Adds `new` to its session. The tests come in this order: retry, project, head, unchanged, parent, quota.

@@ -13,9 +13,9 @@ use waystone_core::store::{
     ExportedSegments, ExportedSnapshot, ImportedProject, NewProject, NewSegments, NewSnapshot, Scope,
 };
 
-use crate::sqlite::seal::project_column;
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::seal::project_column;
 use crate::sqlite::segment::{
     self, Edit, IDS_TOLD_MAX, ProjectRow, check_room, ensure_project, ensure_task, find_project, find_task, kind_of,
     tier_of,
@@ -104,11 +104,13 @@ pub(super) fn snapshot(
 ) -> DbResult<Option<ExportedSnapshot>> {
     let wrong = |error: String| unreadable("a snapshot", error);
     let found: Option<(i64, String, String, Option<String>, i64, i64)> = db
-        .prepare_cached(
-            concat!("SELECT n.key, n.id, t.id, ", project_column!("n", "name", "p"), ", n.created_at_ms, n.seq
+        .prepare_cached(concat!(
+            "SELECT n.key, n.id, t.id, ",
+            project_column!("n", "name", "p"),
+            ", n.created_at_ms, n.seq
              FROM snapshot AS n JOIN project AS p ON p.key = n.project JOIN task AS t ON t.key = n.task
-             WHERE p.space = ?1 AND p.id = ?2 AND n.archived_at_ms IS NULL AND n.seq > ?3 ORDER BY n.seq LIMIT 1"),
-        )?
+             WHERE p.space = ?1 AND p.id = ?2 AND n.archived_at_ms IS NULL AND n.seq > ?3 ORDER BY n.seq LIMIT 1"
+        ))?
         .query_row(params![scope.space, project.as_str(), after], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
         })

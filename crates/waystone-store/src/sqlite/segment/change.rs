@@ -12,9 +12,9 @@ use super::edit::{Edit, IMAGE, Image, read_image};
 use super::list::{FILTERS, bind, place_of};
 use super::put::IDS_TOLD_MAX;
 use super::{ProjectRow, find_project, resolve};
-use crate::sqlite::seal::SEGMENT_TEXT;
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle};
+use crate::sqlite::seal::SEGMENT_TEXT;
 
 /// What a change makes of a segment.
 enum Verdict {

@@ -16,8 +16,8 @@ use waystone_core::store::{NewSegment, NewSegments, Put, Scope};
 use super::edit::{Edit, IMAGE, Image, read_image};
 use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, touch_place};
 use crate::sqlite::error::DbResult;
-use crate::sqlite::seal::is_sealed;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::seal::is_sealed;
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
 pub(crate) const IDS_TOLD_MAX: usize = 100;
