@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use waystone_core::canon::Hash;
 
@@ -130,8 +131,11 @@ fn broken_link(db: &Connection) -> Option<String> {
             &payload_hash,
         ]);
         // One that was erased leaves its hash.
-        let payload = row.get_ref(5).unwrap().as_bytes_or_null().unwrap();
-        if hash != expected.0 || payload.is_some_and(|payload| Hash::of(payload).0 != payload_hash) {
+        let payload = match row.get_ref(5).unwrap() {
+            ValueRef::Blob(sealed) => Some(format!("\"{}\"", hex::encode(sealed))),
+            payload => payload.as_str_or_null().unwrap().map(str::to_owned),
+        };
+        if hash != expected.0 || payload.is_some_and(|payload| Hash::of(payload.as_bytes()).0 != payload_hash) {
             return Some(format!("operation {seq} does not follow from the one before it"));
         }
         previous = hash;

@@ -8,8 +8,8 @@ use serde_json::json;
 use waystone_core::api::{Deletion, FindingKind, ListSegments};
 use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
-use waystone_store::{OpenError, Repaired};
-use waystone_testkit::harness::{context_of, copy_dir, private_dir};
+use waystone_store::{OpenError, Repaired, Root};
+use waystone_testkit::harness::{context_of, copy_dir, key, private_dir};
 use waystone_testkit::{Harness, audit};
 
 async fn back_up(h: &Harness) -> PathBuf {
@@ -20,7 +20,7 @@ async fn back_up(h: &Harness) -> PathBuf {
 fn restore_from(h: &Harness, from: &Path) -> Result<Repaired, OpenError> {
     let clock: Arc<dyn Clock> = h.clock.clone();
     h.clock.advance_ms(1000);
-    waystone_store::restore_from(h.data_dir(), from, &clock, &mut |_, _| {})
+    waystone_store::restore_from(Root { path: h.data_dir(), key: key().as_ref() }, from, &clock, &mut |_, _| {})
 }
 
 fn lose_database(h: &Harness) {

@@ -9,8 +9,9 @@ use waystone_core::api::FindingKind;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
+use waystone_store::Root;
 use waystone_testkit::contexts::Random;
-use waystone_testkit::harness::{context_of, copy_dir, private_dir, request_of};
+use waystone_testkit::harness::{context_of, copy_dir, key, private_dir, request_of};
 use waystone_testkit::{Harness, audit};
 
 /// Two sessions, one of them with two groups, closed and opened again: everything is mirrored.
@@ -250,7 +251,8 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     fs::write(data_dir.join("waystone.db"), bytes).unwrap();
 
     let clock: Arc<dyn Clock> = h.clock.clone();
-    let repaired = waystone_store::repair(data_dir, &clock, &mut |_, _| {}).unwrap();
+    let repaired =
+        waystone_store::repair(Root { path: data_dir, key: key().as_ref() }, &clock, &mut |_, _| {}).unwrap();
     assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
     let rebuilt = h.at(data_dir);
     assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);

@@ -110,7 +110,8 @@ fn with_words(db: Connection) -> rusqlite::Result<Connection> {
         2,
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC,
         |context| {
-            let metadata = parse_metadata(context.get_raw(0).as_str()?);
+            // What cannot be read has no words.
+            let metadata = parse_metadata(context.get_raw(0).as_str_or_null()?.unwrap_or_default());
             let query = context.get_raw(1).as_str()?;
             Ok(metadata.is_ok_and(|metadata| metadata.has_words(query)))
         },
