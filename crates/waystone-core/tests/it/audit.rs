@@ -173,7 +173,13 @@ async fn a_repair_or_restore_opens_another_chain_that_says_after_which_record() 
     let lost = verify(&h, None).await.head;
     h.close_mirrored().await;
     let clock: Arc<dyn Clock> = h.clock.clone();
-    waystone_store::restore_from(Root { path: h.data_dir(), key: key().as_ref() }, backup.as_ref(), &clock, &mut |_, _| {}).unwrap();
+    waystone_store::restore_from(
+        Root { path: h.data_dir(), key: key().as_ref() },
+        backup.as_ref(),
+        &clock,
+        &mut |_, _| {},
+    )
+    .unwrap();
     h.restart().await;
     let verified = verify(&h, None).await;
     assert_eq!((verified.chains, verified.sound), (2, true), "{verified:?}");
