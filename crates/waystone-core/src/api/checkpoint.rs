@@ -244,7 +244,7 @@ pub struct ListCheckpoints {
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,
     /// Ask it of what was saved instead. Best first, by words and by meaning, in each session's newest checkpoint; what was saved a moment
-    /// ago is found a few seconds later. Without a query it has no effect.
+    /// ago is found a few seconds later. Without a query, and of what is archived, it has no effect.
     #[serde(default)]
     pub content: bool,
     /// All of these.
@@ -284,21 +284,16 @@ impl ListCheckpoints {
     }
 
     /// Whether contents are searched rather than checkpoints listed.
-    pub(crate) fn is_search(&self) -> bool {
-        self.content && self.query.as_deref().is_some_and(|query| !query.trim().is_empty())
+    pub fn is_search(&self) -> bool {
+        self.content && !self.archived && self.query.as_deref().is_some_and(|query| !query.trim().is_empty())
     }
 
     /// Every filter is looked for in every row, so there are only so many.
     pub(crate) fn check(&self) -> Result<()> {
         check_limit(self.limit)?;
-        if self.archived && self.is_search() {
-            return Err(Error::InvalidInput(
-                "what is archived has no content to search; leave one of both out".to_owned(),
-            ));
-        }
         let query = self.query.as_deref().unwrap_or_default();
         check_length(query)?;
-        if !self.content && query.split_whitespace().count() > Self::WORDS_MAX {
+        if !self.is_search() && query.split_whitespace().count() > Self::WORDS_MAX {
             return Err(Error::InvalidInput(format!("query has more than {} words", Self::WORDS_MAX)));
         }
         if self.tags.len() > TAGS_MAX || self.tags.iter().any(|tag| tag.chars().count() > TEXT_MAX) {

@@ -154,6 +154,7 @@ impl Export {
         };
         let request = LoadCheckpoint { checkpoint_id: Some(id.clone()), ..LoadCheckpoint::default() };
         let loaded = self.engine.read_checkpoint(&self.scope, request).await?;
+        self.engine.store.note_load(&self.scope, &id, self.engine.clock.now());
         let checkpoint = loaded.checkpoint;
         let record = CheckpointRecord {
             checkpoint_id: checkpoint.checkpoint_id,

@@ -42,6 +42,19 @@ async fn a_load_counts_as_use_and_is_recorded() {
 }
 
 #[tokio::test]
+async fn an_export_is_recorded_as_a_load_of_each_checkpoint() {
+    let mut h = Harness::new();
+    for n in 0..3 {
+        h.save("a", json!({ "n": n })).await;
+    }
+    let before = h.engine.status(&h.scope).await.unwrap().operation_count;
+    h.export_session("a").await.unwrap();
+    h.restart().await;
+    assert_eq!(h.engine.status(&h.scope).await.unwrap().operation_count, before + 3);
+    h.check_invariants().await;
+}
+
+#[tokio::test]
 async fn a_save_that_changed_nothing_counts_as_use_too() {
     let mut h = Harness::new();
     h.save("a", json!({ "n": 1 })).await;

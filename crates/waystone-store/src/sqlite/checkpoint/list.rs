@@ -106,7 +106,7 @@ impl Bounds {
 
 /// What is asked of metadata, rather than of contents.
 fn words_of(filter: &ListCheckpoints) -> Option<&str> {
-    filter.query.as_deref().filter(|_| !filter.content)
+    filter.query.as_deref().filter(|_| !filter.is_search())
 }
 
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListCheckpoints) -> DbResult<CheckpointPage> {
