@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use waystone_core::clock::Timestamp;
 
-use crate::OpenError;
+use crate::{OpenError, Root};
 use crate::platform::{self, Access};
-use crate::seal::MasterKey;
-use crate::sqlite::Keys;
+use crate::sqlite::{Keys, is_sealed};
 
 pub(crate) const DATABASE: &str = "waystone.db";
 /// The folder of mirror files.
@@ -96,9 +95,16 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// The same with keys.
-    pub(crate) fn with_keys(self, master: Option<&MasterKey>) -> Self {
-        Self { keys: Arc::new(Keys::new(master.cloned())), ..self }
+    /// The same with the key, if what is there is sealed, or is to be. A key that is missing, or of no use, is an error.
+    pub(crate) fn unlocked_by(self, root: &Root<'_>) -> Result<Self, OpenError> {
+        let path = self.root.clone();
+        let key = match (is_sealed(&self), root.key, root.seals) {
+            (Some(true), Some(key), _) | (None, Some(key), true) => Some(key.clone()),
+            (Some(true) | None, None, true) | (Some(true), None, false) => return Err(OpenError::Sealed { path }),
+            (Some(false), _, true) => return Err(OpenError::NotSealed { path }),
+            (Some(false) | None, _, false) => None,
+        };
+        Ok(Self { keys: Arc::new(Keys::new(key)), ..self })
     }
 
     pub(crate) fn keys(&self) -> &Arc<Keys> {
@@ -152,6 +158,11 @@ impl DataDirectory {
     /// Where a copy is that was made at that time. Their names are in the order of their times.
     pub(crate) fn backup(&self, at: Timestamp) -> PathBuf {
         self.backups().join(name_of(at))
+    }
+
+    /// The folder of such a copy, as a place where a database is.
+    pub(crate) fn in_backup(&self, backup: &Path) -> Self {
+        Self { root: backup.to_owned(), keys: Arc::clone(&self.keys) }
     }
 
     /// Whether a folder is named as such a copy is.

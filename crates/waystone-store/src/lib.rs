@@ -20,19 +20,26 @@ pub use directory::{make_exports, open_log};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
 pub use seal::{MasterKey, NoRandomness};
-pub use sqlite::{Sqlite, is_sealed};
+pub use sqlite::Sqlite;
+
+/// Whether what is in a data directory is sealed.
+pub fn is_sealed(root: &Path) -> bool {
+    directory::DataDirectory::find(root).is_ok_and(|directory| sqlite::is_sealed(&directory) == Some(true))
+}
 
 /// A data directory, and the key of what is sealed in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Root<'a> {
     pub path: &'a Path,
-    /// Without one a new store is plain, and a sealed one is refused.
+    /// What opens a sealed store. It seals nothing by itself.
     pub key: Option<&'a MasterKey>,
+    /// A store that is made is sealed, and a plain one is refused.
+    pub seals: bool,
 }
 
 impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Root<'a> {
     fn from(path: &'a P) -> Self {
-        Self { path: path.as_ref(), key: None }
+        Self { path: path.as_ref(), key: None, seals: false }
     }
 }
 

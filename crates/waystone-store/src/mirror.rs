@@ -25,7 +25,7 @@ pub(crate) use columns::{Columns, hex, unhex};
 pub(crate) use file::{keep_aside, list_files, read_file, remove, replace};
 pub use name::file_name;
 pub(crate) use name::path_of;
-pub(crate) use sealed::is_sealed;
+pub(crate) use sealed::sealed_by;
 
 const FORMAT: u32 = 1;
 /// One of the sixteen that mean: skip this.

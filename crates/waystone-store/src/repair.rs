@@ -37,8 +37,8 @@ pub fn repair<'a>(
     clock: &Arc<dyn Clock>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Repaired, OpenError> {
-    let Root { path: root, key } = root.into();
-    let directory = DataDirectory::prepare(root)?.with_keys(key);
+    let root = root.into();
+    let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
     let _alone = take_alone(&directory)?;
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
@@ -59,13 +59,13 @@ pub fn repair<'a>(
     Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
 }
 
-/// Files that are sealed are of no use without a key, and a key is none for files that are not: nothing is made of either.
+/// Files that were sealed with another key are not passed over: what is made without them would take their place.
 fn check_files(directory: &DataDirectory) -> Result<(), OpenError> {
-    let path = directory.contexts();
-    let is_sealed = list_files(directory).0.iter().find_map(|file| mirror::is_sealed(&directory.root().join(file)));
-    match (is_sealed, directory.keys().is_sealed()) {
-        (Some(true), false) => Err(OpenError::Sealed { path }),
-        (Some(false), true) => Err(OpenError::NotSealed { path }),
+    let Some(master) = directory.keys().master() else { return Ok(()) };
+    let files = list_files(directory).0;
+    let mut owners = files.iter().filter_map(|file| mirror::sealed_by(&directory.root().join(file)).flatten());
+    match owners.next() {
+        Some(owner) if owner != master.id() => Err(OpenError::OtherKey { path: directory.contexts() }),
         _ => Ok(()),
     }
 }
@@ -80,8 +80,8 @@ pub fn restore_from<'a>(
     let bad = |message: &str| OpenError::Backup { path: from.to_owned(), message: message.to_owned() };
     let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
     let source = source.canonicalize().map_err(|error| bad(&error.to_string()))?;
-    let Root { path: root, key } = root.into();
-    let directory = DataDirectory::prepare(root)?.with_keys(key);
+    let root = root.into();
+    let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
     if source == directory.database() {
         return Err(bad("it is the data directory itself"));
     }
@@ -94,7 +94,10 @@ pub fn restore_from<'a>(
         return Err(bad(&damage));
     }
     let base = Base::Backup(&source);
-    let findings = import_files(&directory, &fresh, &base, now, progress)?;
+    let findings = import_files(&directory, &fresh, &base, now, progress).inspect_err(|_| {
+        // What was refused is not left behind.
+        let _ = fs::remove_dir_all(fresh.root());
+    })?;
     end(&directory, &fresh).map_err(unusable)?;
     // Should it die now, the old database is to know that its files are gone.
     let _ = forget_files(&directory);

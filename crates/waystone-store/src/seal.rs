@@ -70,8 +70,8 @@ impl Secret {
         for number in 0..count {
             let chunk = &bytes[number * CHUNK_BYTES..bytes.len().min((number + 1) * CHUNK_BYTES)];
             let nonce = nonce(prefix, number, number + 1 == count);
-            // The cipher refuses only what is longer than any chunk.
-            sealed.extend(cipher.encrypt(&nonce, Payload { msg: chunk, aad: &place }).unwrap_or_default());
+            let chunk = cipher.encrypt(&nonce, Payload { msg: chunk, aad: &place });
+            sealed.extend(chunk.unwrap_or_else(|_| unreachable!("only what is longer than any chunk is refused")));
         }
         sealed
     }
@@ -195,7 +195,7 @@ impl DataKey {
 
     /// The same for the same value in the same place, so that it can be looked for.
     pub(crate) fn seal_alike(&self, form: Form, bytes: &[u8], place: &Place<'_>) -> Vec<u8> {
-        let mac = self.0.mac(&[b"alike", place.name.as_bytes(), place.id.as_bytes(), bytes]);
+        let mac = self.0.mac(&[b"alike", &[form as u8], place.name.as_bytes(), place.id.as_bytes(), bytes]);
         self.0.seal(form, bytes, place, &std::array::from_fn(|at| mac[at]))
     }
 

@@ -72,7 +72,7 @@ use error::{DbResult, file_error};
 use event::EventWatch;
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
-pub use open::is_sealed;
+pub(crate) use open::is_sealed;
 use reader::Readers;
 pub(crate) use rebuild::{Base, forget_files, import_files};
 pub(crate) use seal::Keys;

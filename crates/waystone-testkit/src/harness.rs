@@ -118,7 +118,7 @@ impl Harness {
 
     pub fn try_repair(&self) -> Result<Repaired, OpenError> {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        waystone_store::repair(Root { path: self.data_dir(), key: key().as_ref() }, &clock, &mut |_, _| {})
+        waystone_store::repair(Root { path: self.data_dir(), key: key().as_ref(), seals: key().is_some() }, &clock, &mut |_, _| {})
     }
 
     /// Compares both copies of everything, and heals each from the other.
@@ -247,7 +247,7 @@ pub fn key() -> Option<MasterKey> {
 
 fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {
     let key = key();
-    let store = Sqlite::open(Root { path, key: key.as_ref() }, clock.clone(), limits).unwrap();
+    let store = Sqlite::open(Root { path, key: key.as_ref(), seals: key.is_some() }, clock.clone(), limits).unwrap();
     let store = Arc::new(FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps))));
     let engine = Engine::new(store.clone(), clock.clone(), limits.clone(), "project".parse().unwrap());
     (engine, store)

@@ -183,7 +183,7 @@ pub(crate) fn prepare(
     key: Option<&MasterKey>,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Vec<Finding>> {
-    let root = Root { path: &settings.data_dir, key };
+    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
     match command {
         OnStore::Doctor(_) | OnStore::RestoreFrom(_) if settings.is_on("readOnly") => Err(Error::ReadOnly.into()),
         OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),

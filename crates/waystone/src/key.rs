@@ -21,11 +21,24 @@ fn refuse<T>(message: String) -> anyhow::Result<T> {
 /// The key that is set. Encryption without one is refused, and so is a file that cannot be used.
 pub(crate) fn find(settings: &Settings) -> anyhow::Result<Option<MasterKey>> {
     match settings.values["keyFile"].as_str() {
-        Some(path) => read(Path::new(path)).map(Some),
+        Some(path) => {
+            let path = Path::new(path);
+            check_place(path, &settings.data_dir)?;
+            read(path).map(Some)
+        }
         None if settings.is_on("encryption") => {
             refuse("encryption needs a key: name a file that `waystone key generate --output FILE` made, with WAYSTONE_KEY_FILE".to_owned())
         }
         None => Ok(None),
+    }
+}
+
+/// Whoever takes the data must not take the key with it.
+fn check_place(path: &Path, data_dir: &Path) -> anyhow::Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match real(path).starts_with(real(data_dir)) {
+        true => refuse(format!("the key {} is in the data directory; keep it elsewhere", path.display())),
+        false => Ok(()),
     }
 }
 
@@ -74,5 +87,8 @@ pub(crate) fn write(key: &MasterKey, path: &Path) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path)?;
     file.write_all(text(key).as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    // Its name must be there too, before something is sealed with it.
+    let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }

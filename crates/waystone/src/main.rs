@@ -68,7 +68,7 @@ fn open(
     command: &OnStore,
     clock: &Arc<SystemClock>,
 ) -> anyhow::Result<Opened> {
-    let root = Root { path: &settings.data_dir, key };
+    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
     if settings.is_on("readOnly") {
         let store = Sqlite::open_read_only(root, clock.clone(), &settings.limits)?;
         return Ok(Opened { store: Arc::new(store), volatile: None });
@@ -106,9 +106,7 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     let is_read_only = settings.is_on("readOnly");
     let key = key::find(&settings)?;
     let findings = cli::prepare(&command, &settings, key.as_ref(), &(clock.clone() as Arc<dyn Clock>))?;
-    // A key alone seals nothing: it opens what is sealed.
-    let is_wanted = settings.is_on("encryption") || waystone_store::is_sealed(&settings.data_dir);
-    let opened = open(&settings, key.as_ref().filter(|_| is_wanted), &command, &clock)?;
+    let opened = open(&settings, key.as_ref(), &command, &clock)?;
     if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }

@@ -174,7 +174,7 @@ async fn a_repair_or_restore_opens_another_chain_that_says_after_which_record() 
     h.close_mirrored().await;
     let clock: Arc<dyn Clock> = h.clock.clone();
     waystone_store::restore_from(
-        Root { path: h.data_dir(), key: key().as_ref() },
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
         backup.as_ref(),
         &clock,
         &mut |_, _| {},

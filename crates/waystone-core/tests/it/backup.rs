@@ -20,7 +20,7 @@ async fn back_up(h: &Harness) -> PathBuf {
 fn restore_from(h: &Harness, from: &Path) -> Result<Repaired, OpenError> {
     let clock: Arc<dyn Clock> = h.clock.clone();
     h.clock.advance_ms(1000);
-    waystone_store::restore_from(Root { path: h.data_dir(), key: key().as_ref() }, from, &clock, &mut |_, _| {})
+    waystone_store::restore_from(Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() }, from, &clock, &mut |_, _| {})
 }
 
 fn lose_database(h: &Harness) {

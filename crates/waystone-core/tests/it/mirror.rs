@@ -252,7 +252,7 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
 
     let clock: Arc<dyn Clock> = h.clock.clone();
     let repaired =
-        waystone_store::repair(Root { path: data_dir, key: key().as_ref() }, &clock, &mut |_, _| {}).unwrap();
+        waystone_store::repair(Root { path: data_dir, key: key().as_ref(), seals: key().is_some() }, &clock, &mut |_, _| {}).unwrap();
     assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
     let rebuilt = h.at(data_dir);
     assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);

@@ -1,15 +1,16 @@
 //! Mirror files of a sealed store: a skippable frame that holds the session's wrapped key and, under that key, the file as it would be.
 //! With the master key it stands alone.
 
-use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
 use super::{DamagedFile, Group, HEADER_BYTES, SKIPPABLE, unhex};
+use crate::platform;
 use crate::seal::{Form, MasterKey, Place};
 
 /// The first bytes of what is in the frame.
 const MARK: &[u8; 8] = b"wsealed1";
+const ID_BYTES: usize = 8;
 
 pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Result<Vec<u8>> {
     let session = group.session.id();
@@ -31,11 +32,12 @@ pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Resu
     Ok(framed)
 }
 
-/// Whether a file is sealed; `None` when it is no mirror at all.
-pub(crate) fn is_sealed(path: &Path) -> Option<bool> {
-    let mut begin = [0; HEADER_BYTES + MARK.len()];
-    fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).ok()?;
-    begin.starts_with(&SKIPPABLE.to_le_bytes()).then(|| begin.ends_with(MARK))
+/// By whose key a file was sealed; nothing inside when it is plain, and nothing at all when it is no mirror.
+pub(crate) fn sealed_by(path: &Path) -> Option<Option<[u8; ID_BYTES]>> {
+    let mut begin = [0; HEADER_BYTES + MARK.len() + ID_BYTES];
+    platform::open_file(path).and_then(|mut file| file.read_exact(&mut begin)).ok()?;
+    let payload = begin.strip_prefix(&SKIPPABLE.to_le_bytes())?.get(HEADER_BYTES - 4..)?;
+    Some(payload.strip_prefix(MARK).and_then(|owner| owner.try_into().ok()))
 }
 
 pub(super) fn decode(framed: &[u8], master: &MasterKey) -> Result<Vec<u8>, DamagedFile> {

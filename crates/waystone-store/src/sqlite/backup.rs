@@ -108,10 +108,16 @@ fn remove_from(path: &Path, keys: &Arc<Keys>, removed: &Removed, at: Timestamp) 
     }
     let mut db = open_alone(path, keys)?;
     if version(&db)? < VERSION {
+        let ids = serde_json::json!(removed).to_string();
+        let has_any = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE id IN (SELECT value FROM json_each(?1)))";
+        if !db.query_row(has_any, params![ids], |row| row.get(0))? {
+            return Ok(());
+        }
         // What removes asks for what a copy of an older format does not have.
         drop(db);
         make(path, keys, at).map_err(|error| unreadable("a backup", error))?;
         db = open_alone(path, keys)?;
+        db.pragma_update(None, "journal_mode", "DELETE")?;
     }
     let transaction = db.unchecked_transaction()?;
     remove_again(&transaction, removed)?;

@@ -313,13 +313,14 @@ fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResu
 
 /// Writes the bytes of a checkpoint, in place of those that it has.
 pub(crate) fn write_bytes(db: &Connection, key: i64, bytes: &[u8]) -> DbResult<()> {
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes)
-         SELECT c.key, sealed(?2, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
-         FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE c.key = ?1",
-    )?
-    .execute(params![key, bytes])?;
-    Ok(())
+    let written = db
+        .prepare_cached(
+            "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes)
+             SELECT c.key, sealed(?2, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
+             FROM checkpoint AS c LEFT JOIN session AS s ON s.key = c.session WHERE c.key = ?1",
+        )?
+        .execute(params![key, bytes])?;
+    if written == 1 { Ok(()) } else { Err(unreadable("a checkpoint", "its row is missing")) }
 }
 
 fn add_to_counts(db: &Connection, scope: &Scope, session: i64, checkpoints: i64, bytes: usize) -> DbResult<()> {

@@ -111,15 +111,16 @@ pub(crate) fn make(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> Result<(), 
 
 fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> {
     let mut db = open_new(path, keys)?;
-    let is_new = version(&db)? == 0;
     for number in version(&db)?..VERSION {
         let transaction = db.transaction()?;
         transaction.execute_batch(MIGRATIONS[number as usize])?;
         if number == 0 {
             add_first_space(&transaction, now)?;
         }
-        if is_new && number + 1 == VERSION {
-            transaction.execute("UPDATE space SET wrapped_key = new_key(?1)", params![STORE])?;
+        if number + 1 == VERSION {
+            // Also when the process that began to make it died.
+            let sql = "UPDATE space SET wrapped_key = new_key(?1) WHERE operation_seq = 0 AND row_seq = 0";
+            transaction.execute(sql, params![STORE])?;
         }
         transaction.pragma_update(None, "user_version", number + 1)?;
         transaction.pragma_update(None, "application_id", APPLICATION + number + 1)?;

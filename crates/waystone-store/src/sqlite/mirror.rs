@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
 use waystone_core::clock::Timestamp;
 use waystone_core::pack::decompress;
 
@@ -146,6 +147,10 @@ fn take_over(group: &mut Group, before: Group) {
             saved.text = before.text;
         }
     }
+    if group.session.get("tags") == Some(&Value::Null) {
+        // Its key is damaged: what only the file has stays there.
+        group.session = before.session;
+    }
     // A repair brings them back.
     group.checkpoints.extend(known.into_values());
     group.checkpoints.sort_by_key(|saved| saved.columns.seq());
@@ -179,14 +184,16 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
     // It says what the file holds, so it is not part of what is held.
     row.remove("mirrored_seq");
     let opened = columns::opened(db, "checkpoint", "c", "s")?;
+    // By the group's session: that of the row may be damaged.
     let bytes = match opened.is_empty() {
-        true => "b.bytes",
-        false => "unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)",
+        true => "SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1",
+        false => {
+            "SELECT unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
+             FROM checkpoint_bytes AS b JOIN checkpoint AS c ON c.key = b.checkpoint
+             LEFT JOIN checkpoint_group AS g ON g.key = c.group_key LEFT JOIN session AS s ON s.key = g.session
+             WHERE b.checkpoint = ?1"
+        }
     };
-    let bytes = format!(
-        "SELECT {bytes} FROM checkpoint_bytes AS b JOIN checkpoint AS c ON c.key = b.checkpoint
-             JOIN session AS s ON s.key = c.session WHERE b.checkpoint = ?1"
-    );
     let mut statement = db.prepare_cached(&format!(
         "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id{opened} FROM checkpoint AS c
          JOIN checkpoint_group AS g ON g.key = c.group_key JOIN session AS s ON s.key = g.session
@@ -196,7 +203,7 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
     let mut texts: HashMap<i64, Arc<[u8]>> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
-        let decoded = read_text(db, &bytes, row, &texts)?;
+        let decoded = read_text(db, bytes, row, &texts)?;
         // What follows is proven by its own hash, also when the hash of this one is damaged.
         if let Some(text) = &decoded {
             texts.insert(row.get("key")?, Arc::clone(text));

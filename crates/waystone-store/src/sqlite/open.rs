@@ -1,36 +1,53 @@
 //! How a store is opened: to write and keep house, or only to read.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use rusqlite::Connection;
 use waystone_core::Limits;
-use waystone_core::clock::Clock;
+use waystone_core::clock::{Clock, Timestamp};
 
-use super::connection::{Source, open_untouched};
+use super::connection::Source;
 use super::maintenance::Upkeep;
 use super::reader::Readers;
 use super::writer::Writer;
 use super::{Sqlite, migration, seal};
 use crate::background::Background;
-use crate::directory::{DATABASE, DataDirectory};
+use crate::backup::list;
+use crate::directory::DataDirectory;
 use crate::lock::Presence;
+use crate::mirror::{list_files, sealed_by};
 use crate::{OpenError, Root};
 
-/// Whether what is in a data directory is sealed; a new one is not.
-pub fn is_sealed(root: &Path) -> bool {
-    let database = root.join(DATABASE);
-    let sealed = |db: Connection| seal::is_sealed(&db);
-    database.is_file() && open_untouched(&database, &Arc::default()).and_then(sealed).unwrap_or_default()
+/// Whether what is in a data directory is sealed, as its database, a mirror file or a backup has it. Nothing where there is none of them.
+pub(crate) fn is_sealed(directory: &DataDirectory) -> Option<bool> {
+    let in_database = [Source::Only(directory.clone()), Source::Frozen(directory.clone())].iter().find_map(asked);
+    let in_files = || list_files(directory).0.iter().find_map(|file| sealed_by(&directory.root().join(file)));
+    let in_backups = || {
+        let backups = list(directory, Timestamp::from_ms(i64::MAX / 2)).unwrap_or_default();
+        backups.iter().find_map(|backup| asked(&Source::Frozen(directory.in_backup(backup))))
+    };
+    in_database.or_else(|| in_files().map(|owner| owner.is_some())).or_else(in_backups)
+}
+
+fn asked(source: &Source) -> Option<bool> {
+    if source.directory().database().metadata().ok()?.len() == 0 {
+        return None;
+    }
+    let db = source.open().ok()?;
+    let is_known = "SELECT count(*) FROM pragma_table_info('space') WHERE name = 'wrapped_key'";
+    match db.query_row(is_known, [], |row| row.get(0)).ok()? {
+        true => seal::is_sealed(&db).ok(),
+        // It is older than sealing, if it is one of ours.
+        false => db.query_row("SELECT space FROM space", [], |_| Ok(false)).ok(),
+    }
 }
 
 impl Sqlite {
     /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
     /// decides what goes; the others come in with each call.
     pub fn open<'a>(root: impl Into<Root<'a>>, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
-        let Root { path: root, key } = root.into();
-        let directory = DataDirectory::prepare(root)?.with_keys(key);
-        let unusable = |error| OpenError::Unusable { path: root.to_owned(), error };
+        let root = root.into();
+        let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
+        let unusable = |error| OpenError::Unusable { path: root.path.to_owned(), error };
         let presence = Presence::enter(
             &directory,
             &clock.new_id(),
@@ -51,11 +68,11 @@ impl Sqlite {
         clock: Arc<dyn Clock>,
         limits: &Limits,
     ) -> Result<Self, OpenError> {
-        let Root { path: root, key } = root.into();
-        if !root.exists() {
-            return Err(OpenError::Nothing { path: root.to_owned() });
+        let root = root.into();
+        if !root.path.exists() {
+            return Err(OpenError::Nothing { path: root.path.to_owned() });
         }
-        let directory = DataDirectory::find(root)?.with_keys(key);
+        let directory = DataDirectory::find(root.path)?.unlocked_by(&root)?;
         let presence = Presence::enter_reading(&directory, &clock.new_id())?;
         let source = migration::find_source(&directory)?;
         migration::unlock(&source)?;

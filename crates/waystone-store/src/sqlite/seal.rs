@@ -8,13 +8,14 @@
 //! | `unsealed(value, name, id, owner, wrapped_key)` | the value again; NULL where it does not open |
 //! | `sealed_alike(value, name, owner, wrapped_key)` | the same bytes whenever the value is the same; opened with the owner as id |
 //! | `keyed(hash, owner, wrapped_key)` | a hash that tells nothing without the key |
+//! | `keyed_text(text)` | the same, as text in place of a text |
 //!
 //! Without owner and key they take the key of the store itself.
 
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Error, Result};
 
 use crate::seal::{DataKey, Form, MasterKey, NotOpened, Opened, Place};
@@ -152,6 +153,17 @@ fn id_of(value: ValueRef<'_>) -> Result<String> {
     })
 }
 
+/// What a function returns. In a plain store that is what it was given, whatever that is.
+type Answer = Result<ToSqlOutput<'static>>;
+
+fn as_given() -> Answer {
+    Ok(ToSqlOutput::Arg(0))
+}
+
+fn answer(value: Value) -> Answer {
+    Ok(ToSqlOutput::Owned(value))
+}
+
 fn to_value(opened: Opened) -> Option<Value> {
     match opened.form {
         Form::Text => String::from_utf8(opened.bytes).map(Value::Text).ok(),
@@ -162,8 +174,8 @@ fn to_value(opened: Opened) -> Option<Value> {
 
 /// Teaches a connection the functions.
 pub(crate) fn register(db: &Connection, keys: &Arc<Keys>) -> Result<()> {
-    type Function = fn(&Keys, &Context<'_>) -> Result<Value>;
-    let functions: [(&str, i32, Function); 8] = [
+    type Function = fn(&Keys, &Context<'_>) -> Answer;
+    let functions: [(&str, i32, Function); 9] = [
         ("new_key", 1, new_key),
         ("sealed", 3, seal),
         ("sealed", 5, seal),
@@ -172,6 +184,7 @@ pub(crate) fn register(db: &Connection, keys: &Arc<Keys>) -> Result<()> {
         ("sealed_alike", 4, seal_alike),
         ("keyed", 1, hash),
         ("keyed", 3, hash),
+        ("keyed_text", 1, hash_text),
     ];
     for (name, arguments, function) in functions {
         let keys = Arc::clone(keys);
@@ -181,10 +194,10 @@ pub(crate) fn register(db: &Connection, keys: &Arc<Keys>) -> Result<()> {
     Ok(())
 }
 
-fn new_key(keys: &Keys, context: &Context<'_>) -> Result<Value> {
-    let Some(master) = &keys.master else { return Ok(Value::Null) };
+fn new_key(keys: &Keys, context: &Context<'_>) -> Answer {
+    let Some(master) = &keys.master else { return answer(Value::Null) };
     let key = DataKey::generate().map_err(failed)?;
-    Ok(Value::Blob(master.wrap(&key, context.get_raw(0).as_str()?).map_err(failed)?))
+    answer(Value::Blob(master.wrap(&key, context.get_raw(0).as_str()?).map_err(failed)?))
 }
 
 /// What a value is sealed as; nothing when it is none.
@@ -197,40 +210,47 @@ fn form_of(value: ValueRef<'_>) -> Result<Option<(Form, &[u8])>> {
     }
 }
 
-fn seal(keys: &Keys, context: &Context<'_>) -> Result<Value> {
-    let Some(key) = keys.key(context, 3)? else { return context.get(0) };
-    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return Ok(Value::Null) };
+fn seal(keys: &Keys, context: &Context<'_>) -> Answer {
+    let Some(key) = keys.key(context, 3)? else { return as_given() };
+    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return as_given() };
     let (name, id) = (context.get_raw(1).as_str()?, id_of(context.get_raw(2))?);
-    key.seal(form, bytes, &Place { name, id: &id }).map(Value::Blob).map_err(failed)
+    answer(Value::Blob(key.seal(form, bytes, &Place { name, id: &id }).map_err(failed)?))
 }
 
-fn seal_alike(keys: &Keys, context: &Context<'_>) -> Result<Value> {
-    let Some(key) = keys.key(context, 2)? else { return context.get(0) };
-    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return Ok(Value::Null) };
+fn seal_alike(keys: &Keys, context: &Context<'_>) -> Answer {
+    let Some(key) = keys.key(context, 2)? else { return as_given() };
+    let Some((form, bytes)) = form_of(context.get_raw(0))? else { return as_given() };
     let (name, id) = (context.get_raw(1).as_str()?, context.get_raw(2).as_str()?);
-    Ok(Value::Blob(key.seal_alike(form, bytes, &Place { name, id })))
+    answer(Value::Blob(key.seal_alike(form, bytes, &Place { name, id })))
 }
 
-fn open(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+/// One value or key that was damaged does not keep others from being read.
+fn open(keys: &Keys, context: &Context<'_>) -> Answer {
     let value = context.get_raw(0);
-    let (Some(key), false) = (keys.key(context, 3)?, value == ValueRef::Null) else { return context.get(0) };
+    if keys.master.is_none() || value == ValueRef::Null {
+        return as_given();
+    }
     let (name, id) = (context.get_raw(1).as_str()?, id_of(context.get_raw(2))?);
-    let opened = match value.as_blob() {
-        Ok(sealed) => key.open(sealed, &Place { name, id: &id }),
-        Err(_) => Err(NotOpened),
+    let opened = match (keys.key(context, 3), value.as_blob()) {
+        (Ok(Some(key)), Ok(sealed)) => key.open(sealed, &Place { name, id: &id }).ok().and_then(to_value),
+        _ => None,
     };
-    // One value that was damaged does not keep others from being read.
-    Ok(opened.ok().and_then(to_value).unwrap_or_else(|| {
+    if opened.is_none() {
         tracing::error!(name, id, "a sealed value does not open");
-        Value::Null
-    }))
+    }
+    answer(opened.unwrap_or(Value::Null))
 }
 
-fn hash(keys: &Keys, context: &Context<'_>) -> Result<Value> {
+fn hash(keys: &Keys, context: &Context<'_>) -> Answer {
     let value = context.get_raw(0);
-    let (Some(key), false) = (keys.key(context, 1)?, value == ValueRef::Null) else { return context.get(0) };
+    let (Some(key), false) = (keys.key(context, 1)?, value == ValueRef::Null) else { return as_given() };
     let hash = key.hash(value.as_bytes()?);
     // A hash stays as short as it was.
     let length = value.as_blob().map_or(hash.len(), |bytes| bytes.len().min(hash.len()));
-    Ok(Value::Blob(hash[..length].to_vec()))
+    answer(Value::Blob(hash[..length].to_vec()))
+}
+
+fn hash_text(keys: &Keys, context: &Context<'_>) -> Answer {
+    let Some(key) = keys.key(context, 1)? else { return as_given() };
+    answer(Value::Text(hex::encode(key.hash(context.get_raw(0).as_bytes()?))))
 }

@@ -128,7 +128,7 @@ pub(crate) const TOPIC_COUNTED_MAX: u64 = 100;
 
 /// What [`read`] reads, from `segment AS s`.
 const COLUMNS: &str = concat!(
-    "s.id, p.id, t.id, s.type, s.tier, s.pinned, s.tokens, s.counted_at_ms, NULL, s.created_at_ms,
+    "s.id, p.id, t.id, s.type, s.tier, s.pinned, s.tokens, s.counted_at_ms, iif(p.wrapped_key IS NULL, s.text_hash, NULL), s.created_at_ms,
     s.touched_at_ms, s.topic, unsealed(s.file_path, 'file_path', 'project:' || p.id, 'project:' || p.id, p.wrapped_key),
     s.first_line, s.last_line, ",
     project_column!("s", "tags", "p"),
@@ -174,7 +174,7 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         topic_id: row.get::<_, Option<String>>(11)?.and_then(|id| id.parse().ok()),
         tokens: row.get(6)?,
         tokens_computed_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_ms),
-        text_hash: Hash::of(text.as_bytes()).to_string(),
+        text_hash: row.get::<_, Option<_>>(8)?.map_or_else(|| Hash::of(text.as_bytes()), Hash).to_string(),
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
         hit: None,

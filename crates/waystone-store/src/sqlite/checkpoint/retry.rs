@@ -19,7 +19,7 @@ pub(super) fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbR
     let found: Option<(bool, String)> = db
         .prepare_cached(
             "SELECT request_hash = keyed(?6), reply FROM idempotency_key
-             WHERE space = ?1 AND kind = ?2 AND actor = ?3 AND id = ?4 AND at_ms > ?5",
+             WHERE space = ?1 AND kind = ?2 AND actor = ?3 AND id = keyed_text(?4) AND at_ms > ?5",
         )?
         .query_row(
             params![
@@ -65,7 +65,7 @@ pub(super) fn remember(
     let Some(idempotency) = &new.idempotency else { return Ok(()) };
     db.prepare_cached(
         "INSERT OR REPLACE INTO idempotency_key (space, kind, actor, id, request_hash, reply, at_ms)
-         VALUES (?1, ?2, ?3, ?4, keyed(?5), ?6, ?7)",
+         VALUES (?1, ?2, ?3, keyed_text(?4), keyed(?5), ?6, ?7)",
     )?
     .execute(params![
         scope.space,

@@ -27,7 +27,7 @@ pub(crate) enum Trust {
 }
 
 /// Columns that are this database's own, say how bytes are kept, are proven by the text, or change without being mirrored.
-const NOT_COMPARED: [&str; 16] = [
+const NOT_COMPARED: [&str; 17] = [
     "key",
     "space",
     "session",
@@ -44,14 +44,21 @@ const NOT_COMPARED: [&str; 16] = [
     "head",
     "checkpoint_count",
     "mirrored_seq",
+    "wrapped_key",
 ];
 
 /// Puts right in the database what is damaged there and whole in the file. Returns the ids of what was healed.
 pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: Trust) -> DbResult<Vec<String>> {
-    let Some(group) = read_group(db, key)? else { return Ok(Vec::new()) };
+    let Some(mut group) = read_group(db, key)? else { return Ok(Vec::new()) };
     let Ok(Ok(copy)) = read_file(&directory.root().join(group.path().ok_or_else(missing_id)?), directory.keys()) else {
         return Ok(Vec::new());
     };
+    // Tags are always there: where they do not open, it is the key that is damaged, and nothing else of the session opens.
+    if group.session.get("tags") == Some(&Value::Null) && copy.session.id() == group.session.id() {
+        let wrapped = copy.session.get("wrapped_key").unwrap_or(&Value::Null);
+        update(db, "session", group.session.key(), "wrapped_key", wrapped)?;
+        group = read_group(db, key)?.ok_or_else(missing_id)?;
+    }
     heal_from(db, &group, &copy, trust)
 }
 

@@ -205,17 +205,15 @@ impl Corpus {
             self.words = Some(words);
         }
         let (mut rows, mut new) = (statement.query(params_from_iter(from))?, Vec::new());
+        let insert = format!("INSERT OR REPLACE INTO {table} (rowid, text) VALUES (?1, ?2)");
         while let Some(row) = rows.next()? {
             let ((key, task, tier), text) = (read(row)?, text(row)?);
-            let pieces = pieces(&text);
-            self.frequencies.add(&pieces);
             if let Some(words) = &self.words {
-                words
-                    .prepare_cached(&format!("INSERT INTO {table} (rowid, text) VALUES (?1, ?2)"))?
-                    .execute(params![key, indexed(&text)])?;
+                words.prepare_cached(&insert)?.execute(params![key, indexed(&text)])?;
             }
-            new.push((key, task, tier, pieces));
+            new.push((key, task, tier, pieces(&text)));
         }
+        new.iter().for_each(|(.., pieces)| self.frequencies.add(pieces));
         new.into_iter().for_each(|(key, task, tier, pieces)| self.add(key, task, tier, &pieces));
         Ok(())
     }
