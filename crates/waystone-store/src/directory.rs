@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use waystone_core::clock::Timestamp;
 
-use crate::{OpenError, Root};
 use crate::platform::{self, Access};
 use crate::sqlite::{Keys, is_sealed};
+use crate::{OpenError, Root};
 
 pub(crate) const DATABASE: &str = "waystone.db";
 /// The folder of mirror files.

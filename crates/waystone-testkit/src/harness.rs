@@ -118,7 +118,11 @@ impl Harness {
 
     pub fn try_repair(&self) -> Result<Repaired, OpenError> {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        waystone_store::repair(Root { path: self.data_dir(), key: key().as_ref(), seals: key().is_some() }, &clock, &mut |_, _| {})
+        waystone_store::repair(
+            Root { path: self.data_dir(), key: key().as_ref(), seals: key().is_some() },
+            &clock,
+            &mut |_, _| {},
+        )
     }
 
     /// Compares both copies of everything, and heals each from the other.

@@ -176,10 +176,14 @@ async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrore
     let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
     h.engine.close().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &waystone_core::Limits::default())
-        .err()
-        .unwrap()
-        .hint();
+    let refused = waystone_store::Sqlite::open(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        h.clock.clone(),
+        &waystone_core::Limits::default(),
+    )
+    .err()
+    .unwrap()
+    .hint();
     assert!(refused.contains("doctor --repair"), "{refused}");
     assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
 
@@ -251,8 +255,12 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     fs::write(data_dir.join("waystone.db"), bytes).unwrap();
 
     let clock: Arc<dyn Clock> = h.clock.clone();
-    let repaired =
-        waystone_store::repair(Root { path: data_dir, key: key().as_ref(), seals: key().is_some() }, &clock, &mut |_, _| {}).unwrap();
+    let repaired = waystone_store::repair(
+        Root { path: data_dir, key: key().as_ref(), seals: key().is_some() },
+        &clock,
+        &mut |_, _| {},
+    )
+    .unwrap();
     assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
     let rebuilt = h.at(data_dir);
     assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);

@@ -9,8 +9,8 @@ use waystone_core::api::{LargeSession, Stats, Tier, TierStats};
 use waystone_core::histogram::{Kind, Measured};
 use waystone_core::store::Scope;
 
-use super::seal::session_column;
 use super::error::{DbResult, unreadable};
+use super::seal::session_column;
 
 /// Measurements are written no more often.
 const REST: Duration = Duration::from_secs(5);
