@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::tools::{node, python};
+use crate::tools::{keyring, node, python};
 use crate::{root, say, sh};
 
 /// Tests that look into files or rows for what is plain there.
@@ -47,7 +47,21 @@ pub(crate) fn run() -> anyhow::Result<()> {
     client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
     client(&python, "inspector.py", &[&binary, &modules])?;
-    client(&python, "conformance.py", &[&binary, &fixtures, &modules])
+    client(&python, "conformance.py", &[&binary, &fixtures, &modules])?;
+    keychain(&binary)
+}
+
+/// The system's keychain needs a session bus and a daemon, which are no part of a toolchain.
+fn keychain(binary: &Path) -> anyhow::Result<()> {
+    match keyring() {
+        Ok(()) => sh("dbus-run-session", &["--", "python3", "tests/clients/keychain.py", &binary.to_string_lossy()]),
+        Err(error) => {
+            say(format_args!(
+                "the keychain is NOT tested: there is no gnome-keyring, and it cannot be installed: {error:#}"
+            ));
+            Ok(())
+        }
+    }
 }
 
 fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use waystone_core::clock::Timestamp;
 
 use crate::platform::{self, Access};
-use crate::sqlite::{Keys, is_sealed};
+use crate::seal::MasterKey;
+use crate::sqlite::{Keys, find_mark};
 use crate::{OpenError, Root};
 
 pub(crate) const DATABASE: &str = "waystone.db";
@@ -98,13 +99,19 @@ impl DataDirectory {
     /// The same with the key, if what is there is sealed, or is to be. A key that is missing, or of no use, is an error.
     pub(crate) fn unlocked_by(self, root: &Root<'_>) -> Result<Self, OpenError> {
         let path = self.root.clone();
-        let key = match (is_sealed(&self), root.key, root.seals) {
+        let is_sealed = find_mark(&self).map(|mark| mark.is_some());
+        let key = match (is_sealed, root.key, root.seals) {
             (Some(true), Some(key), _) | (None, Some(key), true) => Some(key.clone()),
             (Some(true) | None, None, true) | (Some(true), None, false) => return Err(OpenError::Sealed { path }),
             (Some(false), _, true) => return Err(OpenError::NotSealed { path }),
             (Some(false) | None, _, false) => None,
         };
         Ok(Self { keys: Arc::new(Keys::new(key)), ..self })
+    }
+
+    /// The same directory under another key.
+    pub(crate) fn with_key(&self, key: &MasterKey) -> Self {
+        Self { root: self.root.clone(), keys: Arc::new(Keys::new(Some(key.clone()))) }
     }
 
     pub(crate) fn keys(&self) -> &Arc<Keys> {
@@ -185,7 +192,11 @@ impl DataDirectory {
 
     /// Where damaged files are kept that were set aside at that time.
     pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
-        self.root.join("damaged").join(name_of(at))
+        self.damaged_folder().join(name_of(at))
+    }
+
+    pub(crate) fn damaged_folder(&self) -> PathBuf {
+        self.root.join("damaged")
     }
 
     /// Where a database is made anew, with its log beside it.

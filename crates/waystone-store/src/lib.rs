@@ -6,6 +6,7 @@
 mod background;
 mod backup;
 mod directory;
+mod key;
 mod lock;
 mod maintenance;
 mod mirror;
@@ -17,14 +18,15 @@ mod sqlite;
 use std::path::{Path, PathBuf};
 
 pub use directory::{make_exports, open_log};
+pub use key::{Rekeyed, encrypt_store, rotate_key};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
-pub use seal::{MasterKey, NoRandomness};
+pub use seal::{KeyMark, MasterKey, NoKey, NoRandomness};
 pub use sqlite::Sqlite;
 
-/// Whether what is in a data directory is sealed.
-pub fn is_sealed(root: &Path) -> bool {
-    directory::DataDirectory::find(root).is_ok_and(|directory| sqlite::is_sealed(&directory) == Some(true))
+/// By which key what is in a data directory is sealed; by none when it is plain. Nothing when there is nothing in it.
+pub fn find_key_mark(root: &Path) -> Option<Option<KeyMark>> {
+    directory::DataDirectory::find(root).ok().and_then(|directory| sqlite::find_mark(&directory))
 }
 
 /// A data directory, and the key of what is sealed in it.
@@ -82,6 +84,8 @@ pub enum OpenError {
     Database { path: PathBuf, message: String },
     #[error("{path} is no backup that can be used: {message}")]
     Backup { path: PathBuf, message: String },
+    #[error("the key of {path} could not be changed: {message}")]
+    Rekey { path: PathBuf, message: String },
     #[error("{path} could not be brought back: {message}")]
     Unrepaired { path: PathBuf, message: String },
 }
@@ -100,10 +104,10 @@ impl OpenError {
                 "find out who put it there, and take it away; the data directory itself may be reached by a link"
             }
             Self::Newer { .. } => "upgrade this program",
-            Self::Sealed { .. } | Self::OtherKey { .. } => "name the key that it was made with, with WAYSTONE_KEY_FILE",
-            Self::NotSealed { .. } => {
-                "choose another directory, which is sealed when it is made, and import there what is to be kept; or set encryption to disabled"
+            Self::Sealed { .. } | Self::OtherKey { .. } => {
+                "name the key that it was made with, with WAYSTONE_KEY_FILE, or its passphrase, with WAYSTONE_PASSPHRASE"
             }
+            Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
             Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
             Self::Older { .. } => {
                 "bring it to the present with any command without --read-only, such as `waystone status`"
@@ -117,6 +121,7 @@ impl OpenError {
             Self::Backup { .. } => {
                 "name the directory that `waystone backup` made, or one in backups/ of a data directory"
             }
+            Self::Rekey { .. } => "what is there is as it was; `waystone doctor` says whether it is whole",
             Self::Unrepaired { .. } => "nothing was lost by it; try again",
         };
         hint.to_owned()

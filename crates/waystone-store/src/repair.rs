@@ -65,7 +65,7 @@ fn check_files(directory: &DataDirectory) -> Result<(), OpenError> {
     let files = list_files(directory).0;
     let mut owners = files.iter().filter_map(|file| mirror::sealed_by(&directory.root().join(file)).flatten());
     match owners.next() {
-        Some(owner) if owner != master.id() => Err(OpenError::OtherKey { path: directory.contexts() }),
+        Some(owner) if owner.id != master.mark().id => Err(OpenError::OtherKey { path: directory.contexts() }),
         _ => Ok(()),
     }
 }
@@ -112,7 +112,7 @@ pub fn restore_from<'a>(
 }
 
 /// An empty place in which a database is made.
-fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
+pub(crate) fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = directory.rebuild();
     if fresh.root().exists() {
@@ -123,7 +123,7 @@ fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
 }
 
 /// The database that was made is whole: it is about to take the place of another.
-fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> {
+pub(crate) fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> {
     check_copy(fresh)?;
     fs::rename(fresh.database(), directory.rebuilt())?;
     fs::remove_dir_all(fresh.root())?;
@@ -167,14 +167,14 @@ fn set_files_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<
 }
 
 /// Ends what a repair that died had begun. As long as the damaged database is where it was, it may hold more than what was made of it.
-fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
+pub(crate) fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
     if directory.database().exists() {
         return fs::remove_file(directory.rebuilt());
     }
     put_in_place(directory, at).map(drop)
 }
 
-fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
+pub(crate) fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
     let set_aside = set_aside(directory, at)?;
     fs::rename(directory.rebuilt(), directory.database())?;
     sync_directory(directory.root())?;

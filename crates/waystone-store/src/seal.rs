@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
@@ -28,6 +29,15 @@ pub(crate) struct NotOpened;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random numbers")]
 pub struct NoRandomness;
+
+/// Why a passphrase makes no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoKey {
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    #[error("there is not enough memory")]
+    Memory,
+}
 
 /// A secret of 32 bytes. It is overwritten when it is dropped, and never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -141,36 +151,91 @@ impl Place<'_> {
     }
 }
 
+const ID_BYTES: usize = 8;
+const SALT_BYTES: usize = 16;
+/// How long making a key of a passphrase takes, and how much memory: the second choice of RFC 9106.
+const MEMORY_KIB: u32 = 64 * 1024;
+const ROUNDS: u32 = 3;
+const LANES: u32 = 4;
+
+/// What everything that is sealed says about the master key that opens it: which one it is, without a hint of what it is, and the salt
+/// if it was made of a passphrase. It stands before every wrapped key, so that no one place can lose the salt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyMark {
+    pub id: [u8; ID_BYTES],
+    pub salt: Option<[u8; SALT_BYTES]>,
+}
+
+impl KeyMark {
+    pub(crate) const BYTES: usize = ID_BYTES + SALT_BYTES;
+
+    fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..ID_BYTES].copy_from_slice(&self.id);
+        bytes[ID_BYTES..].copy_from_slice(&self.salt.unwrap_or_default());
+        bytes
+    }
+
+    /// The mark of a wrapped key, and the rest of it.
+    fn split(wrapped: &[u8]) -> Option<(Self, &[u8])> {
+        let (id, rest) = wrapped.split_first_chunk()?;
+        let (salt, rest) = rest.split_first_chunk()?;
+        // No salt is all zeros.
+        Some((Self { id: *id, salt: (*salt != [0; SALT_BYTES]).then_some(*salt) }, rest))
+    }
+
+    pub(crate) fn of(wrapped: &[u8]) -> Option<Self> {
+        Self::split(wrapped).map(|(mark, _)| mark)
+    }
+}
+
 /// What wraps the keys of a store. It is kept outside of the data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MasterKey(Secret);
+pub struct MasterKey {
+    secret: Secret,
+    /// Of the passphrase that it was made of.
+    salt: Option<[u8; SALT_BYTES]>,
+}
 
 impl MasterKey {
-    pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(Secret(Zeroizing::new(bytes)))
+    pub fn new(bytes: [u8; KEY_BYTES], salt: Option<[u8; SALT_BYTES]>) -> Self {
+        Self { secret: Secret(Zeroizing::new(bytes)), salt }
     }
 
     pub fn generate() -> Result<Self, NoRandomness> {
-        Secret::generate().map(Self)
+        Ok(Self { secret: Secret::generate()?, salt: None })
+    }
+
+    /// The key that a passphrase makes, with the salt that is known or with a new one. It takes a good part of a second.
+    pub fn from_passphrase(passphrase: &str, salt: Option<[u8; SALT_BYTES]>) -> Result<Self, NoKey> {
+        let salt = salt.map_or_else(random, Ok)?;
+        let parameters = Params::new(MEMORY_KIB, ROUNDS, LANES, Some(KEY_BYTES)).map_err(|_| NoKey::Memory)?;
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, parameters)
+            .hash_password_into(passphrase.as_bytes(), &salt, bytes.as_mut())
+            .map_err(|_| NoKey::Memory)?;
+        Ok(Self { secret: Secret(bytes), salt: Some(salt) })
     }
 
     /// The secret itself, to be kept elsewhere.
     pub fn bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0.0
+        &self.secret.0
     }
 
-    /// Whose it is, without a hint of what it is.
-    pub(crate) fn id(&self) -> [u8; 8] {
-        let mac = self.0.mac(&[b"id"]);
-        std::array::from_fn(|at| mac[at])
+    pub fn mark(&self) -> KeyMark {
+        let mac = self.secret.mac(&[b"id"]);
+        KeyMark { id: std::array::from_fn(|at| mac[at]), salt: self.salt }
     }
 
     pub(crate) fn wrap(&self, key: &DataKey, owner: &str) -> Result<Vec<u8>, NoRandomness> {
-        Ok(self.0.seal(Form::Key, key.0.0.as_ref(), &Place { name: "key", id: owner }, &random()?))
+        let place = Place { name: "key", id: owner };
+        let sealed = self.secret.seal(Form::Key, key.0.0.as_ref(), &place, &random()?);
+        Ok([&self.mark().encode()[..], &sealed].concat())
     }
 
     pub(crate) fn unwrap(&self, wrapped: &[u8], owner: &str) -> Result<DataKey, NotOpened> {
-        let opened = self.0.open(wrapped, &Place { name: "key", id: owner })?;
+        let (_, sealed) = KeyMark::split(wrapped).ok_or(NotOpened)?;
+        let opened = self.secret.open(sealed, &Place { name: "key", id: owner })?;
         let bytes = Zeroizing::new(opened.bytes);
         let bytes: &[u8; KEY_BYTES] = bytes.as_slice().try_into().map_err(|_| NotOpened)?;
         match opened.form {
@@ -209,8 +274,8 @@ impl DataKey {
     }
 }
 
-fn random() -> Result<[u8; PREFIX_BYTES], NoRandomness> {
-    let mut bytes = [0; PREFIX_BYTES];
+fn random<const BYTES: usize>() -> Result<[u8; BYTES], NoRandomness> {
+    let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
     Ok(bytes)
 }
@@ -268,6 +333,18 @@ mod tests {
         assert_eq!(master.unwrap(&wrapped, "session:a"), Ok(key));
         assert_eq!(master.unwrap(&wrapped, "session:b"), Err(NotOpened));
         assert_eq!(MasterKey::generate().unwrap().unwrap(&wrapped, "session:a"), Err(NotOpened));
-        assert_eq!(format!("{master:?}"), "MasterKey(Secret)");
+        assert!(format!("{master:?}").starts_with("MasterKey { secret: Secret,"), "{master:?}");
+        assert_eq!(KeyMark::of(&wrapped), Some(master.mark()));
+    }
+
+    #[test]
+    fn a_passphrase_makes_the_same_key_only_with_the_same_salt() {
+        let made = MasterKey::from_passphrase("correct horse", None).unwrap();
+        let wrapped = made.wrap(&DataKey::generate().unwrap(), "store").unwrap();
+        let salt = KeyMark::of(&wrapped).unwrap().salt;
+        assert!(salt.is_some());
+        assert_eq!(MasterKey::from_passphrase("correct horse", salt).unwrap(), made);
+        assert_ne!(MasterKey::from_passphrase("correct horse", None).unwrap().bytes(), made.bytes());
+        assert_ne!(MasterKey::from_passphrase("correct hors", salt).unwrap().bytes(), made.bytes());
     }
 }

@@ -246,7 +246,7 @@ pub fn context_of(loaded: &LoadedCheckpoint) -> Value {
 /// What stores of tests are sealed with, where `WAYSTONE_TEST_SEALED` asks for it: what holds for plain ones holds for sealed ones too.
 #[expect(clippy::disallowed_methods, reason = "a run of tests is told so how it is meant")]
 pub fn key() -> Option<MasterKey> {
-    std::env::var_os("WAYSTONE_TEST_SEALED").map(|_| MasterKey::new([7; 32]))
+    std::env::var_os("WAYSTONE_TEST_SEALED").map(|_| MasterKey::new([7; 32], None))
 }
 
 fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {

@@ -1,5 +1,6 @@
 //! The command line: what a person types, and what is printed. Tables for people, `--json` with the wire's fields.
 
+mod age;
 mod audit;
 mod backup;
 mod checkpoint;
@@ -110,6 +111,9 @@ pub(crate) enum OnStore {
     /// Look at the record of all that was done and loaded, and verify it
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Make, change and write down the key by which what is kept is sealed
+    #[command(subcommand)]
+    Key(key::Command),
     /// Show what is kept, where, and who uses it
     Status,
     /// Show figures: sizes, tokens, the largest sessions, what views saved, how long calls took
@@ -126,9 +130,6 @@ pub(crate) enum Plain {
     /// Look at settings
     #[command(subcommand)]
     Config(config::Command),
-    /// Make keys by which what is kept is sealed
-    #[command(subcommand)]
-    Key(key::Command),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Write man pages into a directory
@@ -139,7 +140,6 @@ pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> any
     match command {
         Plain::Install(command) => install::run(command, settings, &render::Out { json }),
         Plain::Config(command) => config::run(command, settings, &render::Out { json }),
-        Plain::Key(command) => key::run(command, &render::Out { json }),
         Plain::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "waystone", &mut script);
@@ -171,25 +171,39 @@ fn manual(program: clap::Command) -> clap::Command {
 }
 
 /// What a command did for which no store is opened, though it is one of those that have one.
-pub(crate) fn run_without_store(command: &OnStore, json: bool) -> Option<anyhow::Result<()>> {
-    let OnStore::Audit(command) = command else { return None };
-    command.exported().map(|(verify, file)| audit::run_on_file(verify, file, &render::Out { json }))
+pub(crate) fn run_without_store(command: &OnStore, settings: &Settings, json: bool) -> Option<anyhow::Result<()>> {
+    let out = render::Out { json };
+    match command {
+        OnStore::Audit(command) => command.exported().map(|(verify, file)| audit::run_on_file(verify, file, &out)),
+        OnStore::Key(command) if !command.is_change() => Some(key::run(command, settings, &out)),
+        _ => None,
+    }
 }
 
-/// Does what must be done before the store is opened. Returns what it found.
-pub(crate) fn prepare(
-    command: &OnStore,
-    settings: &Settings,
-    key: Option<&MasterKey>,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Vec<Finding>> {
-    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
-    match command {
-        OnStore::Doctor(_) | OnStore::RestoreFrom(_) if settings.is_on("readOnly") => Err(Error::ReadOnly.into()),
-        OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),
-        OnStore::RestoreFrom(command) => backup::restore(command, root, clock),
-        _ => Ok(Vec::new()),
+/// What is known when the store is opened.
+pub(crate) struct Prepared {
+    /// What opens it, if it is sealed.
+    pub(crate) key: Option<MasterKey>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Does what must be done before the store is opened.
+pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Prepared> {
+    let is_alone = matches!(command, OnStore::Doctor(_) | OnStore::RestoreFrom(_) | OnStore::Key(_));
+    if is_alone && settings.is_on("readOnly") {
+        return Err(Error::ReadOnly.into());
     }
+    if let OnStore::Key(command) = command {
+        return Ok(Prepared { key: key::change(command, settings, clock)?, findings: Vec::new() });
+    }
+    let key = crate::key::find(settings)?;
+    let root = Root { path: &settings.data_dir, key: key.as_ref(), seals: settings.is_on("encryption") };
+    let findings = match command {
+        OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock)?,
+        OnStore::RestoreFrom(command) => backup::restore(command, root, clock)?,
+        _ => Vec::new(),
+    };
+    Ok(Prepared { key, findings })
 }
 
 /// Tells a person something on standard error.
@@ -227,7 +241,9 @@ pub(crate) async fn run(
         OnStore::Cleanup(arguments) => retention::run(arguments, engine, scope, &out).await,
         OnStore::Backup(backup) => backup::run(backup, engine, scope, &out).await,
         // What was put in place is looked at; housekeeping writes its files anew.
-        OnStore::RestoreFrom(_) => doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await,
+        OnStore::RestoreFrom(_) | OnStore::Key(_) => {
+            doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await
+        }
         OnStore::Audit(command) => audit::run(command, engine, scope, &out, &settings.data_dir).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Stats => stats::run(engine, scope, &out).await,

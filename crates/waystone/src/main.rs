@@ -4,6 +4,7 @@ mod cli;
 mod clock;
 mod git;
 mod key;
+mod keychain;
 mod logging;
 mod platform;
 mod settings;
@@ -18,7 +19,7 @@ use waystone_core::Engine;
 use waystone_core::clock::Clock;
 use waystone_store::{MasterKey, OpenError, Root, Sqlite};
 
-use cli::{Arguments, Command, OnStore};
+use cli::{Arguments, Command, OnStore, Prepared};
 use clock::SystemClock;
 use git::Repository;
 use settings::Settings;
@@ -99,13 +100,12 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
         Command::Plain(command) => return cli::run_plain(&command, &settings, arguments.json),
         Command::OnStore(command) => command,
     };
-    if let Some(done) = cli::run_without_store(&command, arguments.json) {
+    if let Some(done) = cli::run_without_store(&command, &settings, arguments.json) {
         return done;
     }
     let clock = Arc::new(SystemClock);
     let is_read_only = settings.is_on("readOnly");
-    let key = key::find(&settings)?;
-    let findings = cli::prepare(&command, &settings, key.as_ref(), &(clock.clone() as Arc<dyn Clock>))?;
+    let Prepared { key, findings } = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>))?;
     let opened = open(&settings, key.as_ref(), &command, &clock)?;
     if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);

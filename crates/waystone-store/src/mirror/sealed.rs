@@ -6,11 +6,12 @@ use std::path::Path;
 
 use super::{DamagedFile, Group, HEADER_BYTES, SKIPPABLE, unhex};
 use crate::platform;
-use crate::seal::{Form, MasterKey, Place};
+use crate::seal::{Form, KeyMark, MasterKey, Place};
 
 /// The first bytes of what is in the frame.
 const MARK: &[u8; 8] = b"wsealed1";
-const ID_BYTES: usize = 8;
+/// What stands before each part: its length.
+const LENGTH_BYTES: usize = 2;
 
 pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Result<Vec<u8>> {
     let session = group.session.id();
@@ -19,8 +20,7 @@ pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Resu
     let key = master.unwrap(&wrapped, &owner(session)).map_err(io::Error::other)?;
     let sealed = key.seal(Form::Bytes, file, &place(session)).map_err(io::Error::other)?;
     let mut payload = MARK.to_vec();
-    payload.extend_from_slice(&master.id());
-    for part in [session.as_bytes(), &wrapped] {
+    for part in [&wrapped, session.as_bytes()] {
         payload.extend_from_slice(&u16::try_from(part.len()).map_err(io::Error::other)?.to_le_bytes());
         payload.extend_from_slice(part);
     }
@@ -33,11 +33,11 @@ pub(super) fn encode(file: &[u8], group: &Group, master: &MasterKey) -> io::Resu
 }
 
 /// By whose key a file was sealed; nothing inside when it is plain, and nothing at all when it is no mirror.
-pub(crate) fn sealed_by(path: &Path) -> Option<Option<[u8; ID_BYTES]>> {
-    let mut begin = [0; HEADER_BYTES + MARK.len() + ID_BYTES];
+pub(crate) fn sealed_by(path: &Path) -> Option<Option<KeyMark>> {
+    let mut begin = [0; HEADER_BYTES + MARK.len() + LENGTH_BYTES + KeyMark::BYTES];
     platform::open_file(path).and_then(|mut file| file.read_exact(&mut begin)).ok()?;
     let payload = begin.strip_prefix(&SKIPPABLE.to_le_bytes())?.get(HEADER_BYTES - 4..)?;
-    Some(payload.strip_prefix(MARK).and_then(|owner| owner.try_into().ok()))
+    Some(payload.strip_prefix(MARK).and_then(|rest| KeyMark::of(rest.get(LENGTH_BYTES..)?)))
 }
 
 pub(super) fn decode(framed: &[u8], master: &MasterKey) -> Result<Vec<u8>, DamagedFile> {
@@ -47,9 +47,11 @@ pub(super) fn decode(framed: &[u8], master: &MasterKey) -> Result<Vec<u8>, Damag
         return Err(DamagedFile("it does not begin as a mirror does"));
     }
     let rest = payload.strip_prefix(MARK).ok_or(DamagedFile("it is not sealed"))?;
-    let rest = rest.strip_prefix(&master.id()).ok_or(DamagedFile("it was sealed with another key"))?;
-    let (session, rest) = part(rest)?;
-    let (wrapped, sealed) = part(rest)?;
+    let (wrapped, rest) = part(rest)?;
+    let (session, sealed) = part(rest)?;
+    if KeyMark::of(wrapped).is_none_or(|mark| mark.id != master.mark().id) {
+        return Err(DamagedFile("it was sealed with another key"));
+    }
     let session = std::str::from_utf8(session).map_err(|_| DamagedFile("its index cannot be read"))?;
     let key = master.unwrap(wrapped, &owner(session)).map_err(|_| DamagedFile("its key does not open"))?;
     let opened = key.open(sealed, &place(session)).map_err(|_| DamagedFile("it does not open with its key"))?;
@@ -67,6 +69,6 @@ fn place(session: &str) -> Place<'_> {
 /// The next part, which has its length before it, and the rest.
 fn part(bytes: &[u8]) -> Result<(&[u8], &[u8]), DamagedFile> {
     let cut = DamagedFile("it is cut short");
-    let (length, rest) = bytes.split_first_chunk::<2>().ok_or(cut.clone())?;
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or(cut.clone())?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(cut)
 }

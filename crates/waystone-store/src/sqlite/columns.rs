@@ -14,6 +14,14 @@ const SEALED: [(&str, &[&str]); 2] = [
     ("checkpoint", &["name", "tags", "metadata", "git_branch", "context_hash", "raw_hash"]),
 ];
 
+/// How each of them is sealed: table, column, and the sealed value, as SQL.
+pub(crate) fn sealing() -> Vec<(&'static str, &'static str, String)> {
+    let of = |table: &'static str, name: &'static str| {
+        (table, name, seal(table, name, name, Some("id"), Some("session"), Some("wrapped_key")))
+    };
+    SEALED.iter().flat_map(|(table, names)| names.iter().map(|name| of(table, name))).collect()
+}
+
 fn is_sealed(table: &str, name: &str) -> bool {
     SEALED.iter().any(|(known, names)| *known == table && names.contains(&name))
 }

@@ -78,7 +78,7 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
 }
 
 /// The hash of a payload as it is written: the hash of its text, and of what is sealed as an audit has it.
-fn hash_of(payload: &Written) -> Hash {
+pub(crate) fn hash_of(payload: &Written) -> Hash {
     match payload {
         Written::Text(text) => Hash::of(text.as_bytes()),
         Written::Blob(bytes) => Hash::of(format!("\"{}\"", hex::encode(bytes)).as_bytes()),

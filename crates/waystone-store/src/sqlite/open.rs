@@ -9,35 +9,40 @@ use super::connection::Source;
 use super::maintenance::Upkeep;
 use super::reader::Readers;
 use super::writer::Writer;
-use super::{Sqlite, migration, seal};
+use super::{Sqlite, migration};
 use crate::background::Background;
 use crate::backup::list;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::mirror::{list_files, sealed_by};
+use crate::seal::KeyMark;
 use crate::{OpenError, Root};
 
-/// Whether what is in a data directory is sealed, as its database, a mirror file or a backup has it. Nothing where there is none of them.
-pub(crate) fn is_sealed(directory: &DataDirectory) -> Option<bool> {
+/// By which key what is in a data directory is sealed, as its database, a mirror file or a backup has it: by none when it is plain.
+/// Nothing where there is none of them.
+pub(crate) fn find_mark(directory: &DataDirectory) -> Option<Option<KeyMark>> {
     let in_database = [Source::Only(directory.clone()), Source::Frozen(directory.clone())].iter().find_map(asked);
     let in_files = || list_files(directory).0.iter().find_map(|file| sealed_by(&directory.root().join(file)));
     let in_backups = || {
         let backups = list(directory, Timestamp::from_ms(i64::MAX / 2)).unwrap_or_default();
         backups.iter().find_map(|backup| asked(&Source::Frozen(directory.in_backup(backup))))
     };
-    in_database.or_else(|| in_files().map(|owner| owner.is_some())).or_else(in_backups)
+    in_database.or_else(in_files).or_else(in_backups)
 }
 
-fn asked(source: &Source) -> Option<bool> {
+fn asked(source: &Source) -> Option<Option<KeyMark>> {
     if source.directory().database().metadata().ok()?.len() == 0 {
         return None;
     }
     let db = source.open().ok()?;
     let is_known = "SELECT count(*) FROM pragma_table_info('space') WHERE name = 'wrapped_key'";
     match db.query_row(is_known, [], |row| row.get(0)).ok()? {
-        true => seal::is_sealed(&db).ok(),
+        true => {
+            let wrapped: Option<Vec<u8>> = db.query_row("SELECT wrapped_key FROM space", [], |row| row.get(0)).ok()?;
+            wrapped.map_or(Some(None), |wrapped| KeyMark::of(&wrapped).map(Some))
+        }
         // It is older than sealing, if it is one of ours.
-        false => db.query_row("SELECT space FROM space", [], |_| Ok(false)).ok(),
+        false => db.query_row("SELECT space FROM space", [], |_| Ok(None)).ok(),
     }
 }
 

@@ -254,3 +254,44 @@ fn hash_text(keys: &Keys, context: &Context<'_>) -> Answer {
     let Some(key) = keys.key(context, 1)? else { return as_given() };
     answer(Value::Text(hex::encode(key.hash(context.get_raw(0).as_bytes()?))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::connection::open_empty;
+
+    #[test]
+    fn in_a_plain_store_every_value_comes_back_as_it_was_given_whatever_it_is() {
+        let db = open_empty().unwrap();
+        register(&db, &Arc::default()).unwrap();
+        for value in ["NULL", "1", "1.5", "x'ff00'", "CAST(x'ff' AS TEXT)", "'text'"] {
+            for function in [
+                "sealed({}, 'a', 'b')",
+                "unsealed({}, 'a', 'b', 'o', NULL)",
+                "sealed_alike({}, 'a', 'o', NULL)",
+                "keyed({})",
+            ] {
+                let call = function.replace("{}", value);
+                let sql = format!("SELECT typeof({call}) = typeof({value}) AND {call} IS {value}");
+                assert!(db.query_row(&sql, [], |row| row.get::<_, bool>(0)).unwrap(), "{call}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_open_is_nothing_and_a_number_is_not_sealed() {
+        let db = open_empty().unwrap();
+        let keys = Arc::new(Keys::new(Some(MasterKey::generate().unwrap())));
+        register(&db, &keys).unwrap();
+        let wrapped: Vec<u8> = db.query_row("SELECT new_key('store')", [], |row| row.get(0)).unwrap();
+        keys.unlock(&wrapped).unwrap();
+        let is_nothing = |value: &str| -> bool {
+            db.query_row(&format!("SELECT unsealed({value}, 'a', 1) IS NULL"), [], |row| row.get(0)).unwrap()
+        };
+        for value in ["'plain'", "x''", "x'01'", "1", "sealed('a', 'b', 1)", "sealed('a', 'a', 2)", "NULL"] {
+            assert!(is_nothing(value), "{value}");
+        }
+        assert!(!is_nothing("sealed('a', 'a', 1)") && !is_nothing("sealed(x'ff', 'a', 1)"));
+        assert!(db.query_row("SELECT sealed(1, 'a', 1)", [], |_| Ok(())).is_err());
+    }
+}

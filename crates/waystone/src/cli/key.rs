@@ -1,14 +1,18 @@
 //! `waystone key`
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::json;
 use waystone_core::Error;
-use waystone_store::MasterKey;
+use waystone_core::clock::Clock;
+use waystone_store::{MasterKey, Rekeyed, Root, encrypt_store, rotate_key};
+use zeroize::Zeroizing;
 
-use super::render::{Out, plain};
-use crate::key;
+use super::render::{Out, advance, bar, count, plain};
+use crate::key::{self, Home};
+use crate::settings::Settings;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -18,25 +22,128 @@ pub(crate) enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Write the key of the data directory down, wherever it is kept, to be kept in another place too
+    Export {
+        /// The file to write it to, which must not be there yet; standard output when left out
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Give the data directory another key; no other process may have it open
+    #[command(
+        after_help = "Backups in the data directory are made anew. Copies elsewhere, and whoever has read them with the old key, keep the old one."
+    )]
+    Rotate(Rotate),
+    /// Seal a data directory that is there; no other process may have it open
+    #[command(
+        after_help = "The key is the one that is set with WAYSTONE_KEY_FILE or WAYSTONE_PASSPHRASE, and otherwise a new one in the system's keychain. What was plain is removed, exports and copies elsewhere excepted; a disk may still hold traces of it."
+    )]
+    EncryptStore,
 }
 
-pub(crate) fn run(command: &Command, out: &Out) -> anyhow::Result<()> {
-    let Command::Generate { output } = command;
-    let made = MasterKey::generate()?;
-    let Some(path) = output else {
-        let text = key::text(&made);
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Rotate {
+    /// Write the new key to a file, which must not be there yet
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Keep the new key in the system's keychain
+    #[arg(long)]
+    keychain: bool,
+    /// Make the new key of the passphrase in WAYSTONE_NEW_PASSPHRASE
+    #[arg(long)]
+    passphrase: bool,
+}
+
+impl Rotate {
+    fn home(&self, settings: &Settings) -> anyhow::Result<Home> {
+        match (&self.output, self.keychain) {
+            (Some(path), _) => Ok(Home::File(path.clone())),
+            (None, true) => Ok(Home::Keychain),
+            (None, false) => match &settings.new_passphrase {
+                Some(passphrase) => Ok(Home::Passphrase(Zeroizing::clone(passphrase))),
+                None => Err(Error::InvalidInput("WAYSTONE_NEW_PASSPHRASE is not set".to_owned()).into()),
+            },
+        }
+    }
+}
+
+impl Command {
+    /// Whether it changes the store.
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self, Self::Rotate(_) | Self::EncryptStore)
+    }
+}
+
+/// What needs no store.
+pub(crate) fn run(command: &Command, settings: &Settings, out: &Out) -> anyhow::Result<()> {
+    match command {
+        Command::Generate { output } => {
+            let made = MasterKey::generate()?;
+            give(&made, output.as_deref(), out, |shown| {
+                format!("WAYSTONE_KEY_FILE={shown} WAYSTONE_ENCRYPTION=enabled seals a new data directory with it.")
+            })
+        }
+        Command::Export { output } => match key::find(settings)? {
+            Some(found) => give(&found, output.as_deref(), out, |shown| {
+                format!("WAYSTONE_KEY_FILE={shown} opens the data directory.")
+            }),
+            None => {
+                Err(Error::InvalidInput(format!("{} has no key that is known", settings.data_dir.display())).into())
+            }
+        },
+        Command::Rotate(_) | Command::EncryptStore => Ok(()),
+    }
+}
+
+/// Writes a key to a file, or prints it.
+fn give(key: &MasterKey, path: Option<&Path>, out: &Out, next: impl Fn(&str) -> String) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        let text = key::text(key);
         return out.print(&json!({ "key": text.trim() }), |_| text.to_string());
     };
-    key::write(&made, path).map_err(|error| cannot_write(path, &error))?;
+    key::write(key, path).map_err(|error| Error::InvalidInput(format!("cannot write {}: {error}", path.display())))?;
     out.print(&json!({ "path": path }), |_| {
         let shown = plain(&path.display().to_string());
         format!(
-            "wrote a key to {shown}\nKeep a copy where the data is not: without it nothing that it sealed comes back.\n\
-             WAYSTONE_KEY_FILE={shown} WAYSTONE_ENCRYPTION=enabled seals a new data directory with it.\n"
+            "wrote a key to {shown}\nKeep a copy where the data is not: without it nothing that it sealed comes back.\n{}\n",
+            next(&shown)
         )
     })
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::InvalidInput(format!("cannot write {}: {error}", path.display()))
+/// Does what changes the store, before that is opened. Returns the key that opens it from then on.
+pub(crate) fn change(
+    command: &Command,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Option<MasterKey>> {
+    let root = |key| Root { path: &settings.data_dir, key, seals: false };
+    let (key, done) = match command {
+        Command::Rotate(rotate) => {
+            let (old, home) = (key::find(settings)?, rotate.home(settings)?);
+            let (new, done) = rotate_key(root(old.as_ref()), || home.make(settings), clock)?;
+            super::note("the data directory has another key; the old one opens only copies that were made before");
+            (new, done)
+        }
+        Command::EncryptStore => {
+            let key = key::find_to_seal(settings)?;
+            let bar = bar("sealing");
+            let done = encrypt_store(root(None), &key, clock, &mut |done, total| advance(&bar, done, total))?;
+            bar.finish_and_clear();
+            super::note("the data directory is sealed");
+            (key, done)
+        }
+        Command::Generate { .. } | Command::Export { .. } => return Ok(None),
+    };
+    tell(&done);
+    Ok(Some(key))
+}
+
+fn tell(done: &Rekeyed) {
+    if !done.removed.is_empty() {
+        super::note(&format!("{} that the key does not open removed", count(done.removed.len() as u64, "copy")));
+    }
+    for path in &done.left {
+        super::warn(&[format!("{} is not under the new key; remove it if it is not needed", path.display())]);
+    }
 }

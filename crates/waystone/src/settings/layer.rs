@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use waystone_core::api::ContextRule;
 use waystone_core::json::parse_strict;
 use waystone_core::secret::{Rule, parse_rules};
+use zeroize::Zeroizing;
 
-use super::{DATA_DIR, Kind, SCHEMA, SETTINGS, Setting};
+use super::{DATA_DIR, Kind, NEW_PASSPHRASE, PASSPHRASE, SCHEMA, SETTINGS, Setting};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -130,7 +131,8 @@ impl Variables {
 
     /// A word on each variable that looks like ours and is not.
     pub(super) fn unknown(&self) -> Vec<String> {
-        let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).collect();
+        let known = SETTINGS.iter().map(|setting| setting.variable).chain([PASSPHRASE, NEW_PASSPHRASE]);
+        let known: Vec<&str> = known.collect();
         let later = ["WORKRAIL_CONTEXT_COMPRESSION", "WORKRAIL_CHECKPOINT_AUTO_SAVE"];
         let later = later.iter().filter(|name| self.0.contains_key(**name));
         let later = later.map(|name| format!("{name} has no effect in this version"));
@@ -138,6 +140,10 @@ impl Variables {
         let unknown =
             unknown.map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)));
         unknown.chain(later).collect()
+    }
+
+    pub(super) fn secret(&self, name: &str) -> Option<Zeroizing<String>> {
+        self.0.get(name).cloned().map(Zeroizing::new)
     }
 
     pub(super) fn user(&self) -> String {

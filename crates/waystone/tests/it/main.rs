@@ -10,6 +10,7 @@ mod failure;
 mod hook;
 mod install;
 mod isolation;
+mod key;
 mod mcp;
 mod processes;
 mod read_only;

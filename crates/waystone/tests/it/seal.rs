@@ -10,7 +10,7 @@ use waystone_testkit::harness::private_dir;
 use waystone_testkit::process::{McpProcess, binary, command};
 
 /// Stands in every text that a client gives.
-const CANARY: &str = "kanarienvogel";
+pub(crate) const CANARY: &str = "kanarienvogel";
 
 struct Place {
     directory: TempDir,
@@ -52,12 +52,12 @@ impl Place {
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// The files in which these bytes stand.
-fn files_with(folder: &Path, wanted: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn files_with(folder: &Path, wanted: &[u8]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
         .flat_map(|path| match path.is_dir() {
@@ -72,7 +72,7 @@ fn files_with(folder: &Path, wanted: &[u8]) -> Vec<PathBuf> {
 }
 
 /// Says the word in every field that takes text, over MCP.
-fn say_everywhere(process: &mut McpProcess) {
+pub(crate) fn say_everywhere(process: &mut McpProcess) {
     let word = |n: &str| format!("{CANARY} {n}");
     let context = json!({ "goal": word("goal"), CANARY: [word("in a list")], "debugLog": "x".repeat(3000) });
     let metadata = json!({ "name": word("name"), "tags": [CANARY], "more": { CANARY: 1 } });
