@@ -96,6 +96,14 @@ impl DataDirectory {
         Ok(())
     }
 
+    /// The same, with the key if there is one. That one is missing shows when the database is opened.
+    pub(crate) fn with_key_of(self, root: &Root<'_>) -> Result<Self, OpenError> {
+        match (root.key, root.seals) {
+            (None, false) => Ok(self),
+            _ => self.unlocked_by(root),
+        }
+    }
+
     /// The same with the key, if what is there is sealed, or is to be. A key that is missing, or of no use, is an error.
     pub(crate) fn unlocked_by(self, root: &Root<'_>) -> Result<Self, OpenError> {
         let path = self.root.clone();

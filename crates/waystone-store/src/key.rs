@@ -14,7 +14,7 @@ use crate::backup;
 use crate::directory::DataDirectory;
 use crate::lock::take_alone;
 use crate::mirror::{self, list_files, sealed_by};
-use crate::repair::{begin, end, put_in_place};
+use crate::repair::{begin, end, finish, put_in_place};
 use crate::seal::MasterKey;
 use crate::sqlite::{Source, copy_whole, find_mark, migration, seal_all, why_unusable, why_unusable_copy, wrap_anew};
 use crate::{OpenError, Root};
@@ -61,6 +61,9 @@ pub fn encrypt_store(
     let _alone = take_alone(&directory)?;
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+    if directory.rebuilt().exists() {
+        finish(&directory, now).map_err(unusable)?;
+    }
     match find_mark(&directory) {
         None => return Err(OpenError::Nothing { path: directory.root().to_owned() }),
         // All but the end was done, or all.

@@ -176,16 +176,12 @@ impl KeyMark {
         bytes
     }
 
-    /// The mark of a wrapped key, and the rest of it.
-    fn split(wrapped: &[u8]) -> Option<(Self, &[u8])> {
-        let (id, rest) = wrapped.split_first_chunk()?;
-        let (salt, rest) = rest.split_first_chunk()?;
-        // No salt is all zeros.
-        Some((Self { id: *id, salt: (*salt != [0; SALT_BYTES]).then_some(*salt) }, rest))
-    }
-
+    /// The mark of a wrapped key.
     pub(crate) fn of(wrapped: &[u8]) -> Option<Self> {
-        Self::split(wrapped).map(|(mark, _)| mark)
+        let (id, rest) = wrapped.split_first_chunk()?;
+        let salt = rest.first_chunk()?;
+        // No salt is all zeros.
+        Some(Self { id: *id, salt: (*salt != [0; SALT_BYTES]).then_some(*salt) })
     }
 }
 
@@ -228,14 +224,15 @@ impl MasterKey {
     }
 
     pub(crate) fn wrap(&self, key: &DataKey, owner: &str) -> Result<Vec<u8>, NoRandomness> {
-        let place = Place { name: "key", id: owner };
+        let mark = self.mark().encode();
+        let place = Place { name: "key", id: &wrapped_for(owner, &mark) };
         let sealed = self.secret.seal(Form::Key, key.0.0.as_ref(), &place, &random()?);
-        Ok([&self.mark().encode()[..], &sealed].concat())
+        Ok([&mark[..], &sealed].concat())
     }
 
     pub(crate) fn unwrap(&self, wrapped: &[u8], owner: &str) -> Result<DataKey, NotOpened> {
-        let (_, sealed) = KeyMark::split(wrapped).ok_or(NotOpened)?;
-        let opened = self.secret.open(sealed, &Place { name: "key", id: owner })?;
+        let (mark, sealed) = wrapped.split_at_checked(KeyMark::BYTES).ok_or(NotOpened)?;
+        let opened = self.secret.open(sealed, &Place { name: "key", id: &wrapped_for(owner, mark) })?;
         let bytes = Zeroizing::new(opened.bytes);
         let bytes: &[u8; KEY_BYTES] = bytes.as_slice().try_into().map_err(|_| NotOpened)?;
         match opened.form {
@@ -243,6 +240,11 @@ impl MasterKey {
             Form::Text | Form::Bytes => Err(NotOpened),
         }
     }
+}
+
+/// Where a wrapped key belongs: to its owner, and after its mark.
+fn wrapped_for(owner: &str, mark: &[u8]) -> String {
+    format!("{owner}\0{}", hex::encode(mark))
 }
 
 /// What seals the values of a session, a project or the store.

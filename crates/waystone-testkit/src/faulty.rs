@@ -7,8 +7,8 @@ mod unsaved;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -51,16 +51,32 @@ pub struct FaultyStore {
     inner: SharedStore,
     fault: Fault,
     taken: AtomicUsize,
+    /// The beginnings of what it was given to keep, as they would stand in a file that is not sealed.
+    told: Mutex<Vec<Vec<u8>>>,
 }
+
+/// What is shorter may stand in a file by chance.
+const TOLD_BYTES: std::ops::RangeInclusive<usize> = 12..=48;
 
 impl FaultyStore {
     pub fn new(inner: SharedStore, fault: Fault) -> Self {
-        Self { inner, fault, taken: AtomicUsize::new(0) }
+        Self { inner, fault, taken: AtomicUsize::new(0), told: Mutex::default() }
     }
 
     /// How many saves the store has taken so far without answering them at once: those are in its queue, or have been.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    /// What it was given to keep, and no file of a sealed store may hold.
+    pub fn told(&self) -> Vec<Vec<u8>> {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn note(&self, bytes: &[u8]) {
+        if bytes.len() >= *TOLD_BYTES.start() {
+            self.told.lock().unwrap().push(bytes[..bytes.len().min(*TOLD_BYTES.end())].to_vec());
+        }
     }
 
     async fn counted<T>(&self, call: impl Future<Output = T>) -> T {
@@ -90,6 +106,8 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added> {
         self.step()?;
+        self.note(new.packed.as_ref().map_or(&[], |packed| &packed.bytes));
+        new.metadata.name().into_iter().for_each(|name| self.note(name.as_bytes()));
         if let Fault::AcknowledgeEarly(delay) = self.fault {
             let (inner, scope, later) = (Arc::clone(&self.inner), scope.clone(), new.clone());
             tokio::spawn(async move {
@@ -310,6 +328,7 @@ impl SegmentStore for FaultyStore {
 
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         self.step()?;
+        new.segments.iter().for_each(|segment| self.note(segment.text.as_bytes()));
         if let Fault::AcknowledgeEarly(delay) = self.fault {
             let (inner, scope, put) = (Arc::clone(&self.inner), scope.clone(), unsaved::put(&new));
             tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -63,7 +63,23 @@ impl Harness {
     /// Closes the engine and opens another one whose store fails at the `steps`-th step from now.
     pub async fn fail_after(&mut self, steps: i64) {
         self.engine.close().await;
+        self.check_sealed();
         (self.engine, self.store) = open(self.directory.path(), &self.clock, &self.limits, steps);
+    }
+
+    /// No file of a sealed store holds what was given to it.
+    fn check_sealed(&self) {
+        if key().is_none() {
+            return;
+        }
+        let told = self.store.told();
+        for path in files_in(self.directory.path()) {
+            // What is being moved or removed meanwhile is looked at where it is then.
+            let Ok(bytes) = fs::read(&path) else { continue };
+            let found = told.iter().find(|told| bytes.windows(told.len()).any(|window| window == told.as_slice()));
+            let found = found.map(|told| String::from_utf8_lossy(told).into_owned());
+            assert_eq!(found, None, "{} holds what is to be sealed", path.display());
+        }
     }
 
     /// Waits until the store has taken `count` saves since it was opened, so that they wait in its queue.
@@ -137,7 +153,7 @@ impl Harness {
 
     /// The same data, with what is done about secrets.
     pub fn with_secrets(mut self, secret: Policy, pii: Policy) -> Self {
-        self.engine = self.engine.with_secrets(Secrets::new(secret, pii, Vec::new()));
+        self.engine = self.engine.clone().with_secrets(Secrets::new(secret, pii, Vec::new()));
         self
     }
 
@@ -220,6 +236,19 @@ pub fn copy_dir(from: &Path, to: &Path) {
             fs::copy(path, target).unwrap();
         }
     }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check_sealed();
+        }
+    }
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
 }
 
 /// Makes a directory that only this user can read, unless it is there.

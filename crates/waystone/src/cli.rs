@@ -196,12 +196,19 @@ pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Cl
     if let OnStore::Key(command) = command {
         return Ok(Prepared { key: key::change(command, settings, clock)?, findings: Vec::new() });
     }
+    let replaced = match command {
+        OnStore::Doctor(doctor) => doctor.repair,
+        OnStore::RestoreFrom(_) => true,
+        _ => false,
+    };
+    if !replaced {
+        return Ok(Prepared { key: crate::key::find_set(settings)?, findings: Vec::new() });
+    }
     let key = crate::key::find(settings)?;
     let root = Root { path: &settings.data_dir, key: key.as_ref(), seals: settings.is_on("encryption") };
     let findings = match command {
-        OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock)?,
         OnStore::RestoreFrom(command) => backup::restore(command, root, clock)?,
-        _ => Vec::new(),
+        _ => doctor::repair(root, clock)?,
     };
     Ok(Prepared { key, findings })
 }

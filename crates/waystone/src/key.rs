@@ -106,6 +106,15 @@ fn no_keychain(error: &keyring_core::Error) -> Error {
     ))
 }
 
+/// The key that is set, if one is. That a data directory is sealed with one of the keychain shows when it is opened: others are not to be
+/// slower for it.
+pub(crate) fn find_set(settings: &Settings) -> anyhow::Result<Option<MasterKey>> {
+    match Home::of(settings)? {
+        Home::Keychain if !settings.is_on("encryption") => Ok(None),
+        _ => find(settings),
+    }
+}
+
 /// The key of the data directory: the one that is there, or a new one for a directory that is to be sealed.
 pub(crate) fn find(settings: &Settings) -> anyhow::Result<Option<MasterKey>> {
     let (home, mark) = (Home::of(settings)?, find_key_mark(&settings.data_dir));

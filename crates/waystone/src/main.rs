@@ -61,6 +61,14 @@ impl Opened {
     }
 }
 
+fn open_with(settings: &Settings, key: Option<&MasterKey>, clock: &Arc<SystemClock>) -> Result<Sqlite, OpenError> {
+    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
+    match settings.is_on("readOnly") {
+        true => Sqlite::open_read_only(root, clock.clone(), &settings.limits),
+        false => Sqlite::open(root, clock.clone(), &settings.limits),
+    }
+}
+
 /// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
 /// goes with the process; a person is told at once.
 fn open(
@@ -69,16 +77,16 @@ fn open(
     command: &OnStore,
     clock: &Arc<SystemClock>,
 ) -> anyhow::Result<Opened> {
-    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
-    if settings.is_on("readOnly") {
-        let store = Sqlite::open_read_only(root, clock.clone(), &settings.limits)?;
-        return Ok(Opened { store: Arc::new(store), volatile: None });
-    }
     let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
-    match Sqlite::open(root, clock.clone(), &settings.limits) {
+    match open_with(settings, key, clock) {
+        // Its key may be in the keychain, or another start has made it meanwhile.
+        Err(OpenError::Sealed { .. } | OpenError::OtherKey { .. }) => {
+            let key = key::find(settings)?;
+            Ok(Opened { store: Arc::new(open_with(settings, key.as_ref(), clock)?), volatile: None })
+        }
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
         // What is to be sealed is not kept in another place.
-        Err(error @ OpenError::Unusable { .. }) if is_server && key.is_none() => {
+        Err(error @ OpenError::Unusable { .. }) if is_server && key.is_none() && !settings.is_on("readOnly") => {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
             let store = Sqlite::open(directory.path(), clock.clone(), &settings.limits)?;
             Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })

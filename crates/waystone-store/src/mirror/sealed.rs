@@ -72,3 +72,33 @@ fn part(bytes: &[u8]) -> Result<(&[u8], &[u8]), DamagedFile> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or(cut.clone())?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(cut)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::mirror::{Columns, hex};
+    use crate::seal::DataKey;
+
+    #[test]
+    fn every_changed_byte_of_a_sealed_file_is_noticed() {
+        let master = MasterKey::from_passphrase("correct horse", None).unwrap();
+        let wrapped = master.wrap(&DataKey::generate().unwrap(), "session:s").unwrap();
+        let columns = |value: serde_json::Value| -> Columns { serde_json::from_value(value).unwrap() };
+        let session = columns(json!({ "id": "s", "wrapped_key": hex(&wrapped) }));
+        let group = Group { row: columns(json!({ "id": "g" })), session, checkpoints: Vec::new() };
+        let file = encode(b"what is in it", &group, &master).unwrap();
+        assert_eq!(decode(&file, &master).unwrap(), b"what is in it");
+        for at in 0..file.len() {
+            for bit in [1, 128] {
+                let mut changed = file.clone();
+                changed[at] ^= bit;
+                assert!(decode(&changed, &master).is_err(), "byte {at} of {}", file.len());
+            }
+            assert!(decode(&file[..at], &master).is_err(), "cut at {at}");
+        }
+        assert!(decode(&[&file[..], b"x"].concat(), &master).is_err());
+        assert!(decode(&file, &MasterKey::generate().unwrap()).is_err());
+    }
+}

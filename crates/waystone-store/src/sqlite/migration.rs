@@ -9,6 +9,7 @@ use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
 use super::connection::{Source, open_empty, open_new, open_untouched};
+use super::open::find_mark;
 use super::seal::{Keys, STORE};
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -87,6 +88,9 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
     let path = directory.database();
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
     if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+        if !directory.keys().is_sealed() && find_mark(directory).flatten().is_some() {
+            return Err(OpenError::Sealed { path });
+        }
         // What a newer version makes of it an older one cannot read.
         let copied = Copy::new(directory, None, now).and_then(|copy| copy.make());
         copied.map_err(|error| match has_room(&path) {

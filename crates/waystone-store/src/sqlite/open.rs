@@ -51,7 +51,7 @@ impl Sqlite {
     /// decides what goes; the others come in with each call.
     pub fn open<'a>(root: impl Into<Root<'a>>, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
         let root = root.into();
-        let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
+        let directory = DataDirectory::prepare(root.path)?.with_key_of(&root)?;
         let unusable = |error| OpenError::Unusable { path: root.path.to_owned(), error };
         let presence = Presence::enter(
             &directory,
@@ -77,7 +77,7 @@ impl Sqlite {
         if !root.path.exists() {
             return Err(OpenError::Nothing { path: root.path.to_owned() });
         }
-        let directory = DataDirectory::find(root.path)?.unlocked_by(&root)?;
+        let directory = DataDirectory::find(root.path)?.with_key_of(&root)?;
         let presence = Presence::enter_reading(&directory, &clock.new_id())?;
         let source = migration::find_source(&directory)?;
         migration::unlock(&source)?;

@@ -242,7 +242,8 @@ fn with_a_session_that_is_removed_its_key_goes_from_every_copy() {
         audit::open(&place.data()).query_row(sql, [session], |row| row.get(0)).unwrap()
     };
     let (gone, stays) = (key("s"), key("stays"));
-    assert_eq!(files_with(&place.data(), &gone).len(), 3, "in the database, its backup and the file: {gone:?}");
+    let copies = files_with(&place.data(), &gone).into_iter().filter(|path| !path.ends_with("waystone.db-wal"));
+    assert_eq!(copies.count(), 3, "in the database, its backup and the file: {gone:?}");
     place.run(&["session", "delete", "s", "--purge", "--yes"]);
     place.run(&["status"]);
     assert_eq!(files_with(&place.data(), &gone), Vec::<PathBuf>::new());
