@@ -22,6 +22,7 @@ mod migration;
 mod mirror;
 mod open;
 mod operation;
+mod origin;
 mod reader;
 mod rebuild;
 mod resume;
