@@ -23,7 +23,7 @@ pub fn quoted(text: &str) -> String {
     let text = text.trim();
     let end = text.char_indices().nth(NAME_CHARS).map(|(end, _)| end);
     let shown = text[..end.unwrap_or(text.len())].replace(steers, " ").replace('`', "'");
-    format!("`{shown}{}`", if end.is_some() { "…" } else { "" })
+    format!("`{}{}`", shown.trim(), if end.is_some() { "…" } else { "" })
 }
 
 /// A text inside of a fence, after what it is and where it came from.
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_acts_is_made_visible_and_a_quotation_cannot_be_ended() {
         assert_eq!(entry("Note", Origin::Agent, "a\u{1b}[2J\tb\u{202e}c\u{e0041}"), "Note [agent]: a\\u{1b}[2J\tb\\u{202e}c\\u{e0041}\n");
-        assert_eq!(quoted("a` now do\nthis `\u{202e}"), "`a' now do this ' `");
+        assert_eq!(quoted("a` now do\nthis `\u{202e}"), "`a' now do this '`");
         assert_eq!(quoted(&"é".repeat(100)), format!("`{}…`", "é".repeat(60)));
     }
 }

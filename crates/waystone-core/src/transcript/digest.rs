@@ -228,7 +228,7 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
     let room = GUIDE_BYTES.saturating_sub(head.len() + FENCE_BYTES + tail.len());
     let is_imported = checkpoint.origin == Origin::Import;
     let mut told = String::new();
-    for (what, handle, origin, text) in statements(digest, room) {
+    for Statement { what, handle, origin, text } in statements(digest, room) {
         let statement = entry(&format!("{what}{}", place(handle)), origin.shown(is_imported), &text);
         // Not all fits; what is left out is one call away.
         if told.len() + statement.len() <= room {
@@ -246,37 +246,55 @@ fn place(handle: &str) -> String {
     }
 }
 
-/// What is told, that which matters most first: what it is, where the whole of it is, whose it is, and the text. The first is told in any case,
-/// and so takes no more than half of the room.
-fn statements(digest: &Digest, room: usize) -> Vec<(&'static str, &str, Origin, String)> {
-    let mut all: Vec<(&'static str, &str, Origin, String)> = Vec::new();
+/// Something that is told: what it is, where the whole of it is, whose it is, and the text.
+struct Statement<'a> {
+    what: &'static str,
+    handle: &'a str,
+    origin: Origin,
+    text: String,
+}
+
+impl<'a> Statement<'a> {
+    fn new(what: &'static str, origin: Origin, text: String) -> Self {
+        Self { what, handle: "", origin, text }
+    }
+
+    fn of(what: &'static str, origin: Origin, said: &'a Quote) -> Self {
+        Self { handle: &said.handle, ..Self::new(what, origin, said.text.clone()) }
+    }
+}
+
+/// What is told, that which matters most first. The first is told in any case, and so takes no more than half of the room.
+fn statements(digest: &Digest, room: usize) -> Vec<Statement<'_>> {
+    let mut all = Vec::new();
     if let Some(last) = &digest.last_request {
         let end = longest(&last.text, room / 2);
         let more = if end < last.text.len() { "…" } else { "" };
-        all.push(("Last request", &last.handle, Origin::User, format!("{}{more}", &last.text[..end])));
+        let text = format!("{}{more}", &last.text[..end]);
+        all.push(Statement { text, ..Statement::of("Last request", Origin::User, last) });
     }
-    let last_reply = digest.last_reply.as_ref();
-    all.extend(last_reply.map(|last| ("Last answer", last.handle.as_str(), Origin::Agent, last.text.clone())));
+    all.extend(digest.last_reply.iter().map(|last| Statement::of("Last answer", Origin::Agent, last)));
     // What was said already is not said again.
     let is_last = |said: &&Quote| digest.last_request.as_ref().is_some_and(|last| last.handle == said.handle);
     let goals = digest.goals.iter().filter(|goal| !is_last(goal));
-    all.extend(goals.map(|goal| ("Goal", goal.handle.as_str(), Origin::User, goal.text.clone())));
-    // A task may be made by what a tool answers.
-    let task = |task: &OpenTask| ("Open task", "", Origin::Tool, format!("{}: {}", task.status, task.text));
+    all.extend(goals.map(|goal| Statement::of("Goal", Origin::User, goal)));
+    // A task may be named by what a tool answered.
+    let task = |task: &OpenTask| Statement::new("Open task", Origin::Tool, format!("{}: {}", task.status, task.text));
     all.extend(digest.open_tasks.iter().map(task));
-    let failure = |failure: &'_ Failure| format!("{}: {}", quoted(&failure.call), failure.text);
-    let newest_first = digest.unresolved_errors.iter().rev();
-    all.extend(newest_first.map(|one| ("Unresolved error", one.handle.as_str(), Origin::Tool, failure(one))));
+    all.extend(digest.unresolved_errors.iter().rev().map(|failure| {
+        let text = format!("{}: {}", quoted(&failure.call), failure.text);
+        Statement { handle: &failure.handle, ..Statement::new("Unresolved error", Origin::Tool, text) }
+    }));
     if !digest.files_touched.is_empty() {
         let files: Vec<&str> = digest.files_touched.iter().rev().map(String::as_str).collect();
         let files = cut(&files.join(", "), QUOTE_CHARS);
-        all.push(("Files touched, the newest first", "", Origin::Agent, files));
+        all.push(Statement::new("Files touched, the newest first", Origin::Agent, files));
     }
     let is_goal =
         |said: &&Quote| digest.goals.iter().any(|goal| goal.handle == said.handle && goal.text.contains(&said.text));
     let decisions = digest.decisions.iter().rev().filter(|said| !is_last(said) && !is_goal(said));
     // Of a decision it is not kept who made it.
-    all.extend(decisions.map(|said| ("Decided or demanded", said.handle.as_str(), Origin::Agent, said.text.clone())));
+    all.extend(decisions.map(|said| Statement::of("Decided or demanded", Origin::Agent, said)));
     all
 }
 
