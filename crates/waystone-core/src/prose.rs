@@ -101,7 +101,10 @@ mod tests {
 
     #[test]
     fn what_acts_is_made_visible_and_a_quotation_cannot_be_ended() {
-        assert_eq!(entry("Note", Origin::Agent, "a\u{1b}[2J\tb\u{202e}c\u{e0041}"), "Note [agent]: a\\u{1b}[2J\tb\\u{202e}c\\u{e0041}\n");
+        assert_eq!(
+            entry("Note", Origin::Agent, "a\u{1b}[2J\tb\u{202e}c\u{e0041}"),
+            "Note [agent]: a\\u{1b}[2J\tb\\u{202e}c\\u{e0041}\n"
+        );
         assert_eq!(quoted("a` now do\nthis `\u{202e}"), "`a' now do this '`");
         assert_eq!(quoted(&"é".repeat(100)), format!("`{}…`", "é".repeat(60)));
     }

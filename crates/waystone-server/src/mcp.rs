@@ -70,7 +70,7 @@ const CORE: [&str; 9] = [
     "context_analyze_usage",
 ];
 
-/// Arguments that these are not told of, though they are taken: of any tool, or of one.
+/// Arguments and fields of replies that these are not told of, though they are taken and given: of any tool, or of one.
 const RARE: [&str; 16] = [
     "agentId",
     "archived",

@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use super::Engine;
 use super::retention::OUT_OF_REACH;
 use crate::api::{
-    CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, Origin, SaveCheckpoint,
-    SaveStatus, SavedCheckpoint, check_claimed,
+    CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, Origin,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint, check_claimed,
 };
 use crate::canon::{Hash, hash_object};
 use crate::clock::Since;

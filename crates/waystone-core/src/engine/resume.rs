@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{Class, ListSessions, LoadCheckpoint, NextCall, Origin, Preview, ResumeSessions, Resumed, ResumedSession};
+use crate::api::{
+    Class, ListSessions, LoadCheckpoint, NextCall, Origin, Preview, ResumeSessions, Resumed, ResumedSession,
+};
 use crate::classify::{Rules, classify_all};
 use crate::error::{Error, Result};
 use crate::offload::offload;

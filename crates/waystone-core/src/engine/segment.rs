@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::api::{
-    ListSegments, NextCall, Origin, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters, SegmentType,
-    TaskContext, Tier, WorkingSet, WorkingSetReply,
+    ListSegments, NextCall, Origin, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters,
+    SegmentType, TaskContext, Tier, WorkingSet, WorkingSetReply,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;

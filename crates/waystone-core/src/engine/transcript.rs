@@ -71,8 +71,7 @@ impl Engine {
             Some(_) => self.find_digest(scope, newest, |_| true).await?,
             None => None,
         };
-        let (mut digest, origin) =
-            before.map_or((Digest::default(), Origin::User), |(digest, of)| (digest, of.origin));
+        let (mut digest, origin) = before.map_or((Digest::default(), Origin::User), |(digest, of)| (digest, of.origin));
         let origin = added.iter().fold(origin, |lowest, (turn, _)| lowest.lowest(turn.origin()));
         (digest.client, digest.transcript, digest.place) = (client.to_owned(), path.to_owned(), place.to_owned());
         digest.add(added);

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::Engine;
 use super::handle::GIVEN;
 use crate::api::{
-    AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, Origin, PrioritizeContext,
-    ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
+    AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, Origin,
+    PrioritizeContext, ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
 };
 use crate::canon::Hash;
 use crate::classify::{Rules, classify, classify_all};

@@ -131,7 +131,12 @@ async fn asked(h: &Harness) -> Vec<(&'static str, Vec<String>)> {
         ("compress", origins(&engine.compress_context(scope, request(json!({ "sessionId": "s" }))).await.unwrap())),
         (
             "prioritize",
-            origins(&engine.prioritize_context(scope, request(json!({ "sessionId": "s", "tokenBudget": 20 }))).await.unwrap()),
+            origins(
+                &engine
+                    .prioritize_context(scope, request(json!({ "sessionId": "s", "tokenBudget": 20 })))
+                    .await
+                    .unwrap(),
+            ),
         ),
         ("diff", origins(&engine.diff_checkpoints(scope, first, second).await.unwrap())),
         ("resume", origins(&engine.resume_sessions(scope, request(json!({ "query": "needle" }))).await.unwrap())),
@@ -142,17 +147,19 @@ async fn asked(h: &Harness) -> Vec<(&'static str, Vec<String>)> {
         ("stashed", origins(&engine.search_stashed(scope, request(json!({ "project_id": "p" }))).await.unwrap())),
         (
             "search in the stash",
-            origins(&engine.search_stashed(scope, request(json!({ "project_id": "p", "query": "needle" }))).await.unwrap()),
+            origins(
+                &engine.search_stashed(scope, request(json!({ "project_id": "p", "query": "needle" }))).await.unwrap(),
+            ),
         ),
         ("retrieve", origins(&engine.retrieve_stashed(scope, request(json!({ "project_id": "p" }))).await.unwrap())),
         ("search", origins(&engine.search(scope, request(json!({ "query": "needle" }))).await.unwrap())),
-        (
-            "snapshots",
-            origins(&engine.list_snapshots(scope, "p".parse().unwrap(), request(json!({}))).await.unwrap()),
-        ),
+        ("snapshots", origins(&engine.list_snapshots(scope, "p".parse().unwrap(), request(json!({}))).await.unwrap())),
     ];
     for handle in handles {
-        replies.push(("expand", origins(&engine.expand_handle(scope, request(json!({ "handle": handle }))).await.unwrap())));
+        replies.push((
+            "expand",
+            origins(&engine.expand_handle(scope, request(json!({ "handle": handle }))).await.unwrap()),
+        ));
     }
     replies
 }
@@ -186,7 +193,10 @@ async fn whatever_a_document_says_what_came_with_it_counts_as_imported() {
     let (h, mut there) = (Harness::new(), elsewhere());
     write_all(&h).await;
     let (session, project) = (h.export_session("s").await.unwrap(), h.export_project("p").await.unwrap());
-    assert_eq!((session.matches(r#""origin": "user""#).count(), project.matches(r#""origin": "user""#).count()), (2, 3));
+    assert_eq!(
+        (session.matches(r#""origin": "user""#).count(), project.matches(r#""origin": "user""#).count()),
+        (2, 3)
+    );
     there.import(session.clone()).await.unwrap();
     there.import(project.clone()).await.unwrap();
     there.restart_mirrored().await;

@@ -20,7 +20,11 @@ async fn no_reply_is_taken_for_another_kind_than_it_is_sent_as() {
         let response = client.send(request).await;
         assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path} {host}");
         let kind = response.headers()[header::CONTENT_TYPE].to_str().unwrap();
-        assert_eq!(kind.starts_with("application/json"), path != "/docs" || host != "localhost", "{path} {host}: {kind}");
+        assert_eq!(
+            kind.starts_with("application/json"),
+            path != "/docs" || host != "localhost",
+            "{path} {host}: {kind}"
+        );
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value, json};
 use waystone_core::api::{
-    Checkpoint, ContextRule, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, Origin, SaveCheckpoint,
-    SaveStatus,
+    Checkpoint, ContextRule, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, Origin,
+    SaveCheckpoint, SaveStatus,
 };
 use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::super::Engine;
 use crate::api::{
-    CheckpointRecord, Git, ImportStatus, Imported, Origin, SegmentRecord, SessionRecord, SnapshotRecord, TaskRecord, Tier,
-    check_time,
+    CheckpointRecord, Git, ImportStatus, Imported, Origin, SegmentRecord, SessionRecord, SnapshotRecord, TaskRecord,
+    Tier, check_time,
 };
 use crate::canon::{Hash, hash_text};
 use crate::document::{Part, Reader};

@@ -283,7 +283,8 @@ fn add_segments(
         let [segment] = &with.segments[..] else { continue };
         let tokens = segment.tokens.unwrap_or_default();
         let image = segment::add(db, scope, (project, task), with, (segment, tokens, u64::from(*mentions)), seq)?;
-        db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?.execute(params![image.key, survived])?;
+        db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?
+            .execute(params![image.key, survived])?;
         edit.added(&image)?;
         keys.push(image.key);
     }
