@@ -23,6 +23,7 @@ pub(crate) mod migration;
 mod mirror;
 mod open;
 mod operation;
+mod origin;
 mod reader;
 mod rebuild;
 mod resume;

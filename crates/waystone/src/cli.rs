@@ -232,7 +232,7 @@ pub(crate) async fn run(
     json: bool,
     findings: Vec<Finding>,
 ) -> anyhow::Result<()> {
-    let (out, scope) = (render::Out { json }, &Scope::local(&settings.user));
+    let (out, scope) = (render::Out { json }, &Scope::local(&settings.user).for_person());
     match command {
         OnStore::Mcp => serve::mcp(engine, settings).await,
         OnStore::Serve => serve::http(engine, settings).await,

@@ -18,6 +18,7 @@ use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
+use super::origin::read_origin;
 use super::retention::recount_session;
 use super::seal::session_column;
 use super::session;
@@ -145,7 +146,7 @@ const COLUMNS: &str = concat!(
     session_column!("s", "critical_keys", "s"),
     ", ",
     session_column!("c", "git_branch", "s"),
-    ", c.git_head"
+    ", c.git_head, c.origin, c.imported"
 );
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
@@ -164,6 +165,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         Metadata::default()
     });
     let marks: Vec<String> = serde_json::from_str(&row.get::<_, String>(12)?).unwrap_or_default();
+    let (said_origin, origin) = read_origin(row, 15)?;
     Ok(Checkpoint {
         checkpoint_id: id(row, 0)?.ok_or_else(missing_id)?,
         session_id: id(row, 1)?.ok_or_else(missing_id)?,
@@ -171,6 +173,8 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
         metadata: metadata.with_critical_keys(&marks),
+        origin,
+        said_origin,
         agent_id: id(row, 6).unwrap_or_default(),
         workflow_id: id(row, 7).unwrap_or_default(),
         parent_checkpoint_id: id(row, 8)?,
@@ -270,10 +274,10 @@ pub(crate) fn find(
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (checkpoint, key) = (read(row)?, row.get(15)?);
+    let (checkpoint, key) = (read(row)?, row.get(17)?);
     let is_known = known == Some(&checkpoint.checkpoint_id);
     let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
-    let group: Option<String> = row.get(16)?;
+    let group: Option<String> = row.get(18)?;
     let mirror = group.map(|group| mirror::path_of(checkpoint.session_id.as_str(), &group).display().to_string());
     Ok(Some(StoredCheckpoint { checkpoint, chain, mirror }))
 }

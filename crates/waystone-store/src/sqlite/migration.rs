@@ -15,7 +15,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
@@ -23,6 +23,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0005_search.sql"),
     include_str!("../../migrations/sqlite/0006_housekeeping.sql"),
     include_str!("../../migrations/sqlite/0007_seal.sql"),
+    include_str!("../../migrations/sqlite/0008_origin.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
@@ -123,7 +124,8 @@ fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> 
         }
         if number + 1 == VERSION {
             // Also when the process that began to make it died.
-            let sql = "UPDATE space SET wrapped_key = new_key(?1) WHERE operation_seq = 0 AND row_seq = 0";
+            let sql = "UPDATE space SET wrapped_key = new_key(?1)
+                       WHERE operation_seq = 0 AND row_seq = 0 AND wrapped_key IS NULL";
             transaction.execute(sql, params![STORE])?;
         }
         transaction.pragma_update(None, "user_version", number + 1)?;

@@ -157,7 +157,7 @@ fn take_over(group: &mut Group, before: Group) {
 }
 
 /// Columns that are written once and never again. The hash and length of a text are proven by the text.
-const IMMUTABLE: [&str; 10] = [
+const IMMUTABLE: [&str; 12] = [
     "context_hash",
     "created_at_ms",
     "agent",
@@ -168,6 +168,8 @@ const IMMUTABLE: [&str; 10] = [
     "metadata",
     "git_branch",
     "git_head",
+    "origin",
+    "imported",
 ];
 
 /// A group as the database has it.

@@ -20,6 +20,7 @@ use waystone_core::search::searched;
 use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
+use super::origin::read_origin;
 use super::seal::{is_sealed, project_column};
 
 pub(crate) use change::change;
@@ -139,7 +140,7 @@ const COLUMNS: &str = concat!(
            WHERE r.target = s.key AND f.tier <> 'archive')
         + (SELECT count(*) FROM (SELECT 1 FROM segment AS o
            WHERE o.project = s.project AND o.topic = s.topic AND o.tier <> 'archive' AND o.key <> s.key LIMIT 100)),
-    unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq"
+    unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin, s.imported"
 );
 const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
     JOIN segment_text AS x ON x.segment = s.key";
@@ -160,6 +161,7 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         segment_id: id,
         text: text[..end.unwrap_or(text.len())].to_owned(),
         kind: kind_of(row.get_ref(3)?.as_str().unwrap_or_default())?,
+        origin: read_origin(row, 20)?.1,
         project_id: row.get::<_, String>(1)?.parse().map_err(wrong)?,
         task_id: row.get::<_, Option<String>>(2)?.map(|id| id.parse()).transpose().map_err(wrong)?,
         created_at: Timestamp::from_ms(row.get(9)?),

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{ListSessions, Session, SessionPage, UpdateSession};
+use waystone_core::api::{ListSessions, Origin, Session, SessionPage, UpdateSession};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::SessionId;
 use waystone_core::store::{NewCheckpoint, Scope};
@@ -88,6 +88,7 @@ pub(crate) const COLUMNS: &str = concat!(
     session_column!("session", "critical_keys", "session"),
     ", ",
     session_column!("session", "context_rules", "session"),
+    ", session.imported"
 );
 
 pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
@@ -101,6 +102,8 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
         last_accessed_at: Timestamp::from_ms(row.get(4)?),
         // What is said of a session does not keep it from being found; `doctor` puts it right.
         tags: serde_json::from_str(&tags).unwrap_or_default(),
+        // Agents mark keys and set rules.
+        origin: Origin::Agent.shown(row.get::<_, i64>(12).unwrap_or(1) != 0),
         workflow_id: workflow.and_then(|id| id.parse().ok()),
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,

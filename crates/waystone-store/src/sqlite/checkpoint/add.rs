@@ -14,6 +14,7 @@ use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes}
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
+use crate::sqlite::origin::number_of;
 use crate::sqlite::seal::session_column;
 use crate::sqlite::segment::check_room;
 use crate::sqlite::session::{self, SessionRow};
@@ -79,6 +80,8 @@ fn describe(
         created_at: new.at,
         size_bytes: packed.bytes.len() as u64,
         metadata: new.metadata.clone(),
+        origin: new.origin,
+        said_origin: new.origin,
         agent_id: new.agent.clone(),
         workflow_id: new.workflow.clone(),
         parent_checkpoint_id: parent,
@@ -236,13 +239,13 @@ pub(crate) fn insert(
     db.prepare_cached(
         "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
                                  size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata, saved_seq,
-                                 git_branch, git_head)
+                                 git_branch, git_head, origin)
          SELECT ?1, s.key, ?3, ?4, ?5, ?6, ?7, sealed(?8, 'context_hash', ?3, 'session:' || s.id, s.wrapped_key),
                 sealed(?9, 'raw_hash', ?3, 'session:' || s.id, s.wrapped_key), ?10, ?11, ?12, ?13, ?14, ?15,
                 sealed(?16, 'name', ?3, 'session:' || s.id, s.wrapped_key),
                 sealed(?17, 'tags', ?3, 'session:' || s.id, s.wrapped_key),
                 sealed(?18, 'metadata', ?3, 'session:' || s.id, s.wrapped_key), ?19,
-                sealed(?20, 'git_branch', ?3, 'session:' || s.id, s.wrapped_key), ?21
+                sealed(?20, 'git_branch', ?3, 'session:' || s.id, s.wrapped_key), ?21, ?22
          FROM session AS s WHERE s.key = ?2",
     )?
     .execute(params![
@@ -267,6 +270,7 @@ pub(crate) fn insert(
         operation_seq,
         new.git.as_ref().and_then(|git| git.branch.as_deref()),
         new.git.as_ref().and_then(|git| git.head.as_deref()),
+        number_of(new.origin),
     ])?;
     let key = db.last_insert_rowid();
     write_bytes(db, key, &packed.bytes)?;

@@ -15,6 +15,7 @@ use waystone_core::store::{
 
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::origin::origin_of;
 use crate::sqlite::seal::project_column;
 use crate::sqlite::segment::{
     self, Edit, IDS_TOLD_MAX, ProjectRow, check_room, ensure_project, ensure_task, find_project, find_task, kind_of,
@@ -54,7 +55,7 @@ pub(super) fn segments(db: &Connection, scope: &Scope, project: &ProjectId, afte
                 unsealed(s.file_path, 'file_path', 'project:' || p.id, 'project:' || p.id, p.wrapped_key),
                 s.first_line, s.last_line, ",
         project_column!("s", "tags", "p"),
-        ", unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq
+        ", unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin
          FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
              JOIN segment_text AS x ON x.segment = s.key
          WHERE s.project = ?1 AND s.tier <> 'archive' AND s.seq > ?2 ORDER BY s.seq LIMIT ?3",
@@ -81,6 +82,7 @@ fn read(row: &Row<'_>) -> DbResult<SegmentRecord> {
     Ok(SegmentRecord {
         segment_id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         kind: kind_of(row.get_ref(1)?.as_str().unwrap_or_default())?,
+        origin: Some(origin_of(row.get(16)?)),
         task_id: id(2)?.map(|id| id.parse()).transpose().map_err(wrong)?,
         tier: tier_of(row.get_ref(3)?.as_str().unwrap_or_default())?,
         pinned: row.get(4)?,
@@ -281,7 +283,8 @@ fn add_segments(
         let [segment] = &with.segments[..] else { continue };
         let tokens = segment.tokens.unwrap_or_default();
         let image = segment::add(db, scope, (project, task), with, (segment, tokens, u64::from(*mentions)), seq)?;
-        db.prepare_cached("UPDATE segment SET survived = ?2 WHERE key = ?1")?.execute(params![image.key, survived])?;
+        db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?
+            .execute(params![image.key, survived])?;
         edit.added(&image)?;
         keys.push(image.key);
     }
@@ -291,8 +294,8 @@ fn add_segments(
 
 fn add_snapshot(db: &Connection, scope: &Scope, project: &ProjectRow, new: &NewSnapshot, keys: &[i64]) -> DbResult<()> {
     db.prepare_cached(
-        "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens)
-         SELECT ?1, p.key, ?3, ?4, ?5, sealed(?6, 'name', ?4, 'project:' || p.id, p.wrapped_key), ?7, ?8, 0
+        "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens, imported)
+         SELECT ?1, p.key, ?3, ?4, ?5, sealed(?6, 'name', ?4, 'project:' || p.id, p.wrapped_key), ?7, ?8, 0, 1
          FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
