@@ -104,12 +104,16 @@ impl DataDirectory {
         }
     }
 
-    /// The same with the key, if what is there is sealed, or is to be. A key that is missing, or of no use, is an error.
+    /// The same with the key, if what is there is sealed, or is to be. A key that is missing is an error; one that is not needed is not used.
     pub(crate) fn unlocked_by(self, root: &Root<'_>) -> Result<Self, OpenError> {
         let path = self.root.clone();
         let is_sealed = find_mark(&self).map(|mark| mark.is_some());
         let key = match (is_sealed, root.key, root.seals) {
             (Some(true), Some(key), _) | (None, Some(key), true) => Some(key.clone()),
+            // What it was cannot be read any more; with a key it is sealed from now on.
+            (None, Some(key), false) if self.database().metadata().is_ok_and(|metadata| metadata.len() > 0) => {
+                Some(key.clone())
+            }
             (Some(true) | None, None, true) | (Some(true), None, false) => return Err(OpenError::Sealed { path }),
             (Some(false), _, true) => return Err(OpenError::NotSealed { path }),
             (Some(false) | None, _, false) => None,

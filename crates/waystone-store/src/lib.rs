@@ -29,6 +29,12 @@ pub fn find_key_mark(root: &Path) -> Option<Option<KeyMark>> {
     directory::DataDirectory::find(root).ok().and_then(|directory| sqlite::find_mark(&directory))
 }
 
+/// The same of a backup.
+pub fn find_key_mark_of_backup(from: &Path) -> Option<Option<KeyMark>> {
+    let database = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
+    sqlite::find_mark_of_copy(&database)
+}
+
 /// A data directory, and the key of what is sealed in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Root<'a> {
@@ -84,8 +90,12 @@ pub enum OpenError {
     Database { path: PathBuf, message: String },
     #[error("{path} is no backup that can be used: {message}")]
     Backup { path: PathBuf, message: String },
+    #[error("there is nothing in {path}")]
+    Empty { path: PathBuf },
     #[error("the key of {path} could not be changed: {message}")]
     Rekey { path: PathBuf, message: String },
+    #[error("{path} is under the new key, but copies are left that are not: {message}")]
+    Unsettled { path: PathBuf, message: String },
     #[error("{path} could not be brought back: {message}")]
     Unrepaired { path: PathBuf, message: String },
 }
@@ -105,7 +115,7 @@ impl OpenError {
             }
             Self::Newer { .. } => "upgrade this program",
             Self::Sealed { .. } | Self::OtherKey { .. } => {
-                "name the key that it was made with, with WAYSTONE_KEY_FILE, or its passphrase, with WAYSTONE_PASSPHRASE"
+                "name the key that it was made with, with WAYSTONE_KEY_FILE, or its passphrase, with WAYSTONE_PASSPHRASE; one in the keychain is found when that is unlocked"
             }
             Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
             Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
@@ -120,6 +130,10 @@ impl OpenError {
             Self::Database { .. } => "`waystone doctor --repair` brings back what was saved",
             Self::Backup { .. } => {
                 "name the directory that `waystone backup` made, or one in backups/ of a data directory"
+            }
+            Self::Empty { .. } => "choose another directory with --data-dir or WAYSTONE_DATA_DIR",
+            Self::Unsettled { .. } => {
+                "keep the new key, without it nothing comes back; make room if the disk is full, and run the command again with the new key set"
             }
             Self::Rekey { .. } => "what is there is as it was; `waystone doctor` says whether it is whole",
             Self::Unrepaired { .. } => "nothing was lost by it; try again",

@@ -61,11 +61,16 @@ pub fn repair<'a>(
 
 /// Files that were sealed with another key are not passed over: what is made without them would take their place.
 fn check_files(directory: &DataDirectory) -> Result<(), OpenError> {
-    let Some(master) = directory.keys().master() else { return Ok(()) };
     let files = list_files(directory).0;
-    let mut owners = files.iter().filter_map(|file| mirror::sealed_by(&directory.root().join(file)).flatten());
-    match owners.next() {
-        Some(owner) if owner.id != master.mark().id => Err(OpenError::OtherKey { path: directory.contexts() }),
+    let mut owners =
+        files.iter().filter_map(|file| mirror::sealed_by(&directory.root().join(file)).flatten()).peekable();
+    let (path, is_any) = (directory.contexts(), owners.peek().is_some());
+    match directory.keys().master() {
+        None if is_any => Err(OpenError::Sealed { path }),
+        // Some may be left under the key before.
+        Some(master) if is_any && !owners.any(|owner| owner.id == master.mark().id) => {
+            Err(OpenError::OtherKey { path })
+        }
         _ => Ok(()),
     }
 }

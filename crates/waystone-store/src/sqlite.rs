@@ -76,7 +76,7 @@ use event::EventWatch;
 pub(crate) use key::{seal_all, wrap_anew};
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
-pub(crate) use open::find_mark;
+pub(crate) use open::{find_mark, find_mark_of_copy};
 use reader::Readers;
 pub(crate) use rebuild::{Base, forget_files, import_files};
 pub(crate) use seal::Keys;

@@ -5,6 +5,7 @@ mod document;
 mod retention;
 mod unsaved;
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -52,11 +53,13 @@ pub struct FaultyStore {
     fault: Fault,
     taken: AtomicUsize,
     /// The beginnings of what it was given to keep, as they would stand in a file that is not sealed.
-    told: Mutex<Vec<Vec<u8>>>,
+    told: Mutex<HashSet<Vec<u8>>>,
 }
 
-/// What is shorter may stand in a file by chance.
-const TOLD_BYTES: std::ops::RangeInclusive<usize> = 12..=48;
+/// Of what is told so much is looked for. What is shorter may stand in a file by chance.
+pub const TOLD_BYTES: usize = 14;
+/// Where packed contexts begin to differ from each other.
+const HEADER_BYTES: usize = 6;
 
 impl FaultyStore {
     pub fn new(inner: SharedStore, fault: Fault) -> Self {
@@ -69,13 +72,13 @@ impl FaultyStore {
     }
 
     /// What it was given to keep, and no file of a sealed store may hold.
-    pub fn told(&self) -> Vec<Vec<u8>> {
+    pub fn told(&self) -> HashSet<Vec<u8>> {
         self.told.lock().unwrap().clone()
     }
 
     fn note(&self, bytes: &[u8]) {
-        if bytes.len() >= *TOLD_BYTES.start() {
-            self.told.lock().unwrap().push(bytes[..bytes.len().min(*TOLD_BYTES.end())].to_vec());
+        if let Some(begin) = bytes.get(..TOLD_BYTES) {
+            self.told.lock().unwrap().insert(begin.to_vec());
         }
     }
 
@@ -106,7 +109,7 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added> {
         self.step()?;
-        self.note(new.packed.as_ref().map_or(&[], |packed| &packed.bytes));
+        self.note(new.packed.as_ref().map_or(&[], |packed| packed.bytes.get(HEADER_BYTES..).unwrap_or(&[])));
         new.metadata.name().into_iter().for_each(|name| self.note(name.as_bytes()));
         if let Fault::AcknowledgeEarly(delay) = self.fault {
             let (inner, scope, later) = (Arc::clone(&self.inner), scope.clone(), new.clone());

@@ -38,7 +38,7 @@ use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
-use waystone_store::{MasterKey, Root};
+use waystone_store::{MasterKey, Root, find_key_mark, find_key_mark_of_backup};
 
 use crate::settings::{Flags, HEADING, Settings};
 pub(crate) use failure::{refuse, report};
@@ -188,13 +188,17 @@ pub(crate) struct Prepared {
 }
 
 /// Does what must be done before the store is opened.
-pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Prepared> {
+pub(crate) async fn prepare(
+    command: &OnStore,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Prepared> {
     let is_alone = matches!(command, OnStore::Doctor(_) | OnStore::RestoreFrom(_) | OnStore::Key(_));
     if is_alone && settings.is_on("readOnly") {
         return Err(Error::ReadOnly.into());
     }
     if let OnStore::Key(command) = command {
-        return Ok(Prepared { key: key::change(command, settings, clock)?, findings: Vec::new() });
+        return Ok(Prepared { key: key::change(command, settings, clock).await?, findings: Vec::new() });
     }
     let replaced = match command {
         OnStore::Doctor(doctor) => doctor.repair,
@@ -204,8 +208,15 @@ pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Cl
     if !replaced {
         return Ok(Prepared { key: crate::key::find_set(settings)?, findings: Vec::new() });
     }
-    let key = crate::key::find(settings)?;
-    let root = Root { path: &settings.data_dir, key: key.as_ref(), seals: settings.is_on("encryption") };
+    let mark = find_key_mark(&settings.data_dir);
+    // What is put in the place of nothing is sealed as it was.
+    let mark = match command {
+        OnStore::RestoreFrom(command) => mark.or_else(|| find_key_mark_of_backup(&command.directory)),
+        _ => mark,
+    };
+    let key = crate::key::find_for(settings, mark)?;
+    let seals = settings.is_on("encryption") || mark.flatten().is_some();
+    let root = Root { path: &settings.data_dir, key: key.as_ref(), seals };
     let findings = match command {
         OnStore::RestoreFrom(command) => backup::restore(command, root, clock)?,
         _ => doctor::repair(root, clock)?,
@@ -221,7 +232,7 @@ pub(crate) fn warn(warnings: &[String]) {
 }
 
 /// Tells a person on standard error what was done on the way.
-fn note(what: &str) {
+pub(crate) fn note(what: &str) {
     failure::say(AnsiColor::Green, "note", what);
 }
 

@@ -57,13 +57,16 @@ impl Home {
                     .map_err(|error| Error::InvalidInput(format!("cannot write {}: {error}", path.display())))?;
                 Ok(key)
             }
-            Self::Passphrase(passphrase) if passphrase.chars().count() < PASSPHRASE_CHARS_MIN => {
+            Self::Passphrase(passphrase) if passphrase.trim().chars().count() < PASSPHRASE_CHARS_MIN => {
                 refuse(format!("a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"))
             }
             Self::Passphrase(passphrase) => Ok(derive(passphrase, None)?),
             Self::Keychain => {
                 let key = MasterKey::generate()?;
                 keychain::keep(&key).map_err(|error| no_keychain(&error))?;
+                crate::cli::note(
+                    "a key was made in the system's keychain; `waystone key export --output FILE` writes it down, to be kept elsewhere too",
+                );
                 Ok(key)
             }
         }
@@ -102,7 +105,7 @@ fn derive(passphrase: &str, salt: Option<[u8; 16]>) -> Result<MasterKey, NoKey> 
 
 fn no_keychain(error: &keyring_core::Error) -> Error {
     Error::InvalidInput(format!(
-        "encryption needs a key, and the system's keychain cannot keep one ({error}): name a file that `waystone key generate --output FILE` made with WAYSTONE_KEY_FILE, or a passphrase with WAYSTONE_PASSPHRASE"
+        "the system's keychain cannot keep a key: {error}. Unlock it; or, where there is none, name a file that `waystone key generate --output FILE` made with WAYSTONE_KEY_FILE, or a passphrase with WAYSTONE_PASSPHRASE"
     ))
 }
 
@@ -117,12 +120,24 @@ pub(crate) fn find_set(settings: &Settings) -> anyhow::Result<Option<MasterKey>>
 
 /// The key of the data directory: the one that is there, or a new one for a directory that is to be sealed.
 pub(crate) fn find(settings: &Settings) -> anyhow::Result<Option<MasterKey>> {
-    let (home, mark) = (Home::of(settings)?, find_key_mark(&settings.data_dir));
-    let is_made = mark.is_none() && settings.is_on("encryption");
+    find_for(settings, find_key_mark(&settings.data_dir))
+}
+
+/// The key that is there, of the directory as it is.
+pub(crate) fn find_own(settings: &Settings) -> anyhow::Result<Option<MasterKey>> {
+    let Some(mark) = find_key_mark(&settings.data_dir).flatten() else { return Ok(None) };
+    let found = Home::of(settings)?.find(settings, Some(mark))?;
+    Ok(found.filter(|key| key.mark().id == mark.id))
+}
+
+/// The key of what is marked so.
+pub(crate) fn find_for(settings: &Settings, mark: Option<Option<KeyMark>>) -> anyhow::Result<Option<MasterKey>> {
+    let home = Home::of(settings)?;
+    let is_made = mark.is_none() && settings.is_on("encryption") && !settings.is_on("readOnly");
     match (&home, is_made) {
         (Home::Passphrase(_) | Home::Keychain, true) => home.make(settings).map(Some),
         _ => {
-            if mark.is_none() && !matches!(home, Home::Keychain) {
+            if mark.is_none() && !matches!(home, Home::Keychain) && !settings.is_on("encryption") {
                 crate::cli::warn(&[
                     "a key seals nothing by itself: WAYSTONE_ENCRYPTION=enabled seals a new data directory".to_owned(),
                 ]);
@@ -144,9 +159,16 @@ pub(crate) fn find_to_seal(settings: &Settings) -> anyhow::Result<MasterKey> {
 }
 
 /// Whoever takes the data must not take the key with it.
-fn check_place(path: &Path, data_dir: &Path) -> anyhow::Result<()> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    match real(path).starts_with(real(data_dir)) {
+pub(crate) fn check_place(path: &Path, data_dir: &Path) -> anyhow::Result<()> {
+    let real =
+        |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    // One that is to be made is where its folder is.
+    let place = if path.exists() {
+        real(path)
+    } else {
+        real(&std::path::absolute(path)?.parent().map_or_else(PathBuf::new, Path::to_owned))
+    };
+    match place.starts_with(real(data_dir)) {
         true => refuse(format!("the key {} is in the data directory; keep it elsewhere", path.display())),
         false => Ok(()),
     }
@@ -217,5 +239,5 @@ pub(crate) fn write(key: &MasterKey, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     // Its name must be there too, before something is sealed with it.
     let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -17,7 +17,7 @@ use clap::Parser;
 use tempfile::TempDir;
 use waystone_core::Engine;
 use waystone_core::clock::Clock;
-use waystone_store::{MasterKey, OpenError, Root, Sqlite};
+use waystone_store::{MasterKey, OpenError, Root, Sqlite, find_key_mark};
 
 use cli::{Arguments, Command, OnStore, Prepared};
 use clock::SystemClock;
@@ -85,8 +85,13 @@ fn open(
             Ok(Opened { store: Arc::new(open_with(settings, key.as_ref(), clock)?), volatile: None })
         }
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
-        // What is to be sealed is not kept in another place.
-        Err(error @ OpenError::Unusable { .. }) if is_server && key.is_none() && !settings.is_on("readOnly") => {
+        // What is to be sealed, or is, is not kept plain in another place.
+        Err(error @ OpenError::Unusable { .. })
+            if is_server
+                && !["readOnly", "encryption"].iter().any(|setting| settings.is_on(setting))
+                && key.is_none()
+                && find_key_mark(&settings.data_dir).flatten().is_none() =>
+        {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
             let store = Sqlite::open(directory.path(), clock.clone(), &settings.limits)?;
             Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })
@@ -113,8 +118,15 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let clock = Arc::new(SystemClock);
     let is_read_only = settings.is_on("readOnly");
-    let Prepared { key, findings } = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>))?;
-    let opened = open(&settings, key.as_ref(), &command, &clock)?;
+    // A client that runs a hook shows nothing of what it says: why it failed stands in the log, which needs no store.
+    let log_failure = |_: &anyhow::Error| {
+        if matches!(command, OnStore::Hook(_)) && !is_read_only && settings.data_dir.is_dir() {
+            let _ = logging::start(&settings.data_dir, settings.text("logLevel"));
+        }
+    };
+    let prepared = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>)).await;
+    let Prepared { key, findings } = prepared.inspect_err(log_failure)?;
+    let opened = open(&settings, key.as_ref(), &command, &clock).inspect_err(log_failure)?;
     if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }

@@ -230,9 +230,13 @@ mod tests {
         let path = directory.path().join("a.db");
         make(&path, &Arc::default(), Timestamp::from_ms(0)).unwrap();
         let db = open_new(&path, &Arc::default()).unwrap();
-        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {ROOTS} SELECT count(*) FROM root")).unwrap();
-        let steps: Vec<String> =
-            statement.query_map([], |row| row.get("detail")).unwrap().collect::<rusqlite::Result<_>>().unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {ROOTS} SELECT count(*) FROM root");
+        let mut statement = db.prepare(&sql).unwrap();
+        let mut rows = statement.raw_query();
+        let mut steps: Vec<String> = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            steps.push(row.get("detail").unwrap());
+        }
         let recursive = steps.iter().position(|step| step == "RECURSIVE STEP").unwrap();
         let searches: Vec<&str> =
             steps[recursive..].iter().map(String::as_str).filter(|step| step.starts_with("SEARCH")).collect();

@@ -12,6 +12,7 @@ use waystone_core::store::Scope;
 use super::audit::{head, list_chains};
 use super::columns;
 use super::connection::open_writer;
+use super::doctor::is_chain_whole;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append, hash_of};
 use super::maintenance::checkpoint;
@@ -77,8 +78,7 @@ pub(crate) fn wrap_anew(directory: &DataDirectory, new: &MasterKey, at: Timestam
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let rows: Vec<(i64, String, Vec<u8>)> = rows.collect::<Result<_, _>>()?;
         for (row, owner, wrapped) in rows {
-            // What no key opens is lost already, and stays as it is.
-            let Ok(key) = old.unwrap(&wrapped, &owner) else { continue };
+            let key = old.unwrap(&wrapped, &owner).map_err(|error| unreadable(&owner, error))?;
             let wrapped = new.wrap(&key, &owner).map_err(|error| unreadable("a key", error))?;
             db.prepare_cached(&format!("UPDATE {table} SET wrapped_key = ?2 WHERE rowid = ?1"))?
                 .execute(params![row, wrapped])?;
@@ -87,14 +87,16 @@ pub(crate) fn wrap_anew(directory: &DataDirectory, new: &MasterKey, at: Timestam
     db.execute("UPDATE checkpoint_group SET mirrored_seq = 0", [])?;
     record(&db, "store.rekeyed", json!({}), at)?;
     transaction.commit()?;
-    fold_back(&db)
+    // It is done; the log is folded back at some time.
+    let _ = checkpoint(&db, "TRUNCATE");
+    Ok(())
 }
 
 /// Seals every value of a plain database that no one else uses, and checks that each opens. Nothing plain is left in its file.
 pub(crate) fn seal_all(directory: &DataDirectory, at: Timestamp, progress: &mut dyn FnMut(u64, u64)) -> DbResult<()> {
     let db = open_writer(&directory.database(), directory.keys())?;
     let transaction = db.unchecked_transaction()?;
-    let before = head(&db, Scope::local("").space)?;
+    let (before, is_whole) = (head(&db, Scope::local("").space)?, is_chain_whole(&db, Scope::local("").space)?);
     for (table, owner) in OWNERS {
         db.execute(&format!("UPDATE {table} SET wrapped_key = new_key({owner})"), [])?;
     }
@@ -110,7 +112,7 @@ pub(crate) fn seal_all(directory: &DataDirectory, at: Timestamp, progress: &mut 
     link_anew(&db)?;
     progress(total - 1, total);
     db.execute("UPDATE checkpoint_group SET mirrored_seq = 0", [])?;
-    record(&db, "store.sealed", json!({ CONTINUES: before }), at)?;
+    record(&db, "store.sealed", json!({ CONTINUES: before, "whole": is_whole }), at)?;
     transaction.commit()?;
     // Pages that were freed hold what was there before.
     db.execute_batch("VACUUM")?;

@@ -105,7 +105,8 @@ pub(crate) fn write(
             take_over(&mut group, before.without(&removed));
             true
         }
-        _ => !path.is_file(),
+        // A plain one that was left where everything is sealed now is not kept beside it.
+        _ => !path.is_file() || directory.keys().is_sealed() && mirror::sealed_by(&path) == Some(None),
     };
     if !is_ours {
         let aside = directory.damaged(at).join(&relative);

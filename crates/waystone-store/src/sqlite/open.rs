@@ -1,11 +1,14 @@
 //! How a store is opened: to write and keep house, or only to read.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
 
 use waystone_core::Limits;
 use waystone_core::clock::{Clock, Timestamp};
 
-use super::connection::Source;
+use super::connection::{Source, open_untouched};
 use super::maintenance::Upkeep;
 use super::reader::Readers;
 use super::writer::Writer;
@@ -22,19 +25,38 @@ use crate::{OpenError, Root};
 /// Nothing where there is none of them.
 pub(crate) fn find_mark(directory: &DataDirectory) -> Option<Option<KeyMark>> {
     let in_database = [Source::Only(directory.clone()), Source::Frozen(directory.clone())].iter().find_map(asked);
+    // One that was made anew and is about to take the place of the one that is gone.
+    let in_rebuilt = || {
+        let is_next = !directory.database().exists() && directory.rebuilt().exists();
+        is_next
+            .then(|| open_untouched(&directory.rebuilt(), directory.keys()).ok().and_then(|db| mark_in(&db)))
+            .flatten()
+    };
     let in_files = || list_files(directory).0.iter().find_map(|file| sealed_by(&directory.root().join(file)));
     let in_backups = || {
         let backups = list(directory, Timestamp::from_ms(i64::MAX / 2)).unwrap_or_default();
         backups.iter().find_map(|backup| asked(&Source::Frozen(directory.in_backup(backup))))
     };
-    in_database.or_else(in_files).or_else(in_backups)
+    in_database.or_else(in_rebuilt).or_else(in_files).or_else(in_backups)
+}
+
+/// The same of a backup, or of a database in a file.
+pub(crate) fn find_mark_of_copy(database: &Path) -> Option<Option<KeyMark>> {
+    open_untouched(database, &Arc::default()).ok().and_then(|db| mark_in(&db))
 }
 
 fn asked(source: &Source) -> Option<Option<KeyMark>> {
     if source.directory().database().metadata().ok()?.len() == 0 {
         return None;
     }
-    let db = source.open().ok()?;
+    mark_in(&source.open().ok()?)
+}
+
+fn mark_in(db: &Connection) -> Option<Option<KeyMark>> {
+    // One that is being made is not there yet.
+    if migration::version(db).ok()? < migration::VERSION && is_untouched(db) {
+        return None;
+    }
     let is_known = "SELECT count(*) FROM pragma_table_info('space') WHERE name = 'wrapped_key'";
     match db.query_row(is_known, [], |row| row.get(0)).ok()? {
         true => {
@@ -44,6 +66,11 @@ fn asked(source: &Source) -> Option<Option<KeyMark>> {
         // It is older than sealing, if it is one of ours.
         false => db.query_row("SELECT space FROM space", [], |_| Ok(None)).ok(),
     }
+}
+
+fn is_untouched(db: &Connection) -> bool {
+    let sql = "SELECT max(row_seq) + max(operation_seq) FROM space";
+    db.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).map_or(true, |newest| newest.unwrap_or(0) == 0)
 }
 
 impl Sqlite {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
+use age::armor::ArmoredReader;
 use age::stream::StreamWriter;
 use age::x25519::Recipient;
 use age::{Decryptor, Encryptor, IdentityFile};
@@ -11,7 +12,7 @@ use age::{Decryptor, Encryptor, IdentityFile};
 use super::failure::Failure;
 
 /// What such a document begins with.
-const MAGIC: &[u8] = b"age-encryption.org/v1";
+const MAGIC: [&[u8]; 2] = [b"age-encryption.org/v1", b"-----BEGIN AGE ENCRYP"];
 
 fn refuse(message: String, hint: &str) -> Failure {
     Failure { code: "INVALID_INPUT", message, hint: hint.to_owned() }
@@ -34,8 +35,8 @@ pub(super) fn open(
     identity: Option<&Path>,
 ) -> anyhow::Result<Box<dyn Read + Send>> {
     let mut begin = Vec::new();
-    (&mut source).take(MAGIC.len() as u64).read_to_end(&mut begin)?;
-    let is_sealed = begin == MAGIC;
+    (&mut source).take(MAGIC[0].len() as u64).read_to_end(&mut begin)?;
+    let is_sealed = MAGIC.contains(&begin.as_slice());
     let source = io::Cursor::new(begin).chain(source);
     match (is_sealed, identity) {
         (false, _) => Ok(Box::new(source)),
@@ -47,14 +48,19 @@ pub(super) fn open(
             let unread = |error: &dyn std::fmt::Display| {
                 refuse(format!("{} is no age identity: {error}", path.display()), "`age-keygen` makes one")
             };
-            let file = File::open(path).map_err(|error| unread(&error))?;
+            let file = File::open(path).map_err(|error| {
+                refuse(format!("cannot open {}: {error}", path.display()), "name the file with your age identity")
+            })?;
             let identities = IdentityFile::from_buffer(BufReader::new(file)).map_err(|error| unread(&error))?;
             let identities = identities.into_identities().map_err(|error| unread(&error))?;
-            let opened = Decryptor::new_buffered(BufReader::new(source)).and_then(|sealed| {
+            let opened = Decryptor::new_buffered(ArmoredReader::new(BufReader::new(source))).and_then(|sealed| {
                 sealed.decrypt(identities.iter().map(|identity| -> &dyn age::Identity { &**identity }))
             });
             let opened = opened.map_err(|error| {
-                refuse(format!("the document does not open: {error}"), "name the identity that it was sealed for")
+                refuse(
+                    format!("the document does not open: {error}"),
+                    "it may be cut short or changed, or sealed for another identity",
+                )
             })?;
             Ok(Box::new(opened))
         }

@@ -35,7 +35,15 @@ impl Target {
     pub(crate) async fn write(self, mut export: Export, root: &Path, thing: &str, out: &Out) -> anyhow::Result<()> {
         let is_sealed = !self.recipients.is_empty();
         if self.output.as_deref() == Some(Path::new("-")) {
-            let is_seen = io::stdout().is_terminal() && !is_sealed;
+            let is_seen = io::stdout().is_terminal();
+            if is_seen && is_sealed {
+                return Err(Failure {
+                    code: "INVALID_INPUT",
+                    message: "a sealed document is no text, and this is a terminal".to_owned(),
+                    hint: "name a file with --output, or send it on to another program".to_owned(),
+                }
+                .into());
+            }
             let done = match is_sealed {
                 true => self.pour_sealed(&mut export, io::stdout()).await,
                 false => pour(&mut export, &mut io::stdout(), is_seen).await,
@@ -48,9 +56,9 @@ impl Target {
         }
         if self.output.is_none() {
             export.check_writable()?;
-            if !is_sealed {
-                check_plain(root)?;
-            }
+        }
+        if !is_sealed && self.output.as_deref().is_none_or(|file| is_inside(file, root)) {
+            check_plain(root)?;
         }
         let folder = match &self.output {
             Some(file) => file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_owned(),
@@ -133,6 +141,11 @@ fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export, suffix: 
         }
     }
     unreachable!("some number is free")
+}
+
+fn is_inside(file: &Path, root: &Path) -> bool {
+    let folder = std::path::absolute(file).ok().and_then(|file| file.parent()?.canonicalize().ok());
+    folder.zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
 /// A document is plain text: it does not go where everything is sealed unless someone says where to.

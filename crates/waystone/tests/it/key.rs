@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waystone_testkit::harness::private_dir;
+use waystone_testkit::audit;
+use waystone_testkit::harness::{copy_dir, private_dir};
 use waystone_testkit::process::{McpProcess, binary, command};
 
 use crate::seal::{CANARY, files_with, said, say_everywhere};
@@ -185,7 +186,7 @@ fn a_key_is_not_changed_while_someone_has_the_directory_open() {
     place.set(&[]);
     let plain = Place::plain();
     assert!(plain.refused(&["key", "rotate", "--output", text(&file)]).contains("not sealed"));
-    assert!(plain.refused(&["key", "export"]).contains("no key"));
+    assert!(plain.refused(&["key", "export"]).contains("no key that opens"));
 }
 
 #[test]
@@ -257,4 +258,74 @@ fn a_document_sealed_for_someone_opens_with_their_identity_alone() {
     assert!(exported["path"].as_str().unwrap().ends_with(".json.age"), "{exported}");
     assert_eq!(files_with(&other.data(), CANARY.as_bytes()), Vec::<PathBuf>::new());
     assert!(place.refused(&["session", "export", "s", "--recipient", "age1nobody"]).contains("age-keygen"));
+}
+
+#[test]
+fn a_directory_of_an_older_format_is_sealed_and_nothing_plain_is_left_of_it() {
+    let mut place = Place::with(&[]);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../waystone-testkit/golden/6-housekeeping");
+    copy_dir(&golden, &place.data());
+    std::fs::remove_file(place.data().join("expected.json")).unwrap();
+    let copy = Place::with(&[]);
+    copy_dir(&place.data(), &copy.data());
+    let listed = copy.run(&["checkpoint", "list", "--limit", "100"]);
+    place.set(&[PASSPHRASE]);
+    place.run(&["key", "encrypt-store"]);
+    let sealed = place.run(&["checkpoint", "list", "--limit", "100"]);
+    assert_eq!(sealed["checkpoints"], listed["checkpoints"]);
+    let mut backups = std::fs::read_dir(place.data().join("backups")).unwrap();
+    let database = backups.next().unwrap().unwrap().path().join("waystone.db");
+    assert!(backups.next().is_none(), "that of the older format is gone");
+    let sql = "SELECT wrapped_key FROM space";
+    let wrapped: Option<Vec<u8>> =
+        audit::open(database.parent().unwrap()).query_row(sql, [], |row| row.get(0)).unwrap();
+    assert!(wrapped.is_some());
+    let aside = std::fs::read_dir(place.data().join("damaged")).into_iter().flatten().count();
+    assert_eq!(aside, 0, "nor is the database that was replaced");
+}
+
+#[test]
+fn what_is_damaged_is_healed_before_the_key_is_changed_or_it_is_not_changed() {
+    let mut place = Place::plain();
+    let before = place.all();
+    let key = place.path("key");
+    place.run(&["key", "generate", "--output", text(&key)]);
+    place.set(&[("WAYSTONE_KEY_FILE", text(&key))]);
+    let garble = |sql: &str| audit::open(&place.data()).execute_batch(sql).unwrap();
+    garble("UPDATE checkpoint_bytes SET bytes = zeroblob(20)");
+    place.run(&["key", "encrypt-store"]);
+    assert_eq!(place.all(), before, "healed from the files first");
+
+    garble("UPDATE checkpoint_bytes SET bytes = zeroblob(20)");
+    for file in files_with(&place.data().join("contexts"), b"wsealed1") {
+        std::fs::write(file, b"garbage").unwrap();
+    }
+    std::fs::remove_dir_all(place.data().join("backups")).unwrap();
+    let new = place.path("new");
+    assert!(place.refused(&["key", "rotate", "--output", text(&new)]).contains("not everything is whole"));
+    assert!(!new.exists());
+}
+
+#[test]
+fn a_sealed_backup_is_restored_into_a_new_directory_with_its_passphrase_alone() {
+    let mut place = Place::with(&[PASSPHRASE, ENCRYPTION]);
+    place.fill();
+    let (before, backup) = (place.all(), place.path("backup"));
+    place.run(&["backup", text(&backup)]);
+    std::fs::remove_dir_all(place.data()).unwrap();
+    place.set(&[PASSPHRASE]);
+    place.run(&["restore-from", text(&backup), "--yes"]);
+    assert_eq!(place.all(), before);
+    assert!(place.run(&["status"])["encrypted"].as_bool().unwrap());
+
+    place.set(&[("WAYSTONE_PASSPHRASE", "wrong horse battery")]);
+    assert!(
+        place.refused(&["key", "export"]).contains("no key that opens"),
+        "a key that opens nothing is not written down"
+    );
+    place.set(&[PASSPHRASE]);
+    let inside = place.data().join("key");
+    assert!(place.refused(&["key", "export", "--output", text(&inside)]).contains("in the data directory"));
+    let inside = place.data().join("plain.json");
+    assert!(place.refused(&["session", "export", "s", "--output", text(&inside)]).contains("--recipient"));
 }

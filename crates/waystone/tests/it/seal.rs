@@ -148,7 +148,7 @@ fn a_sealed_directory_is_refused_without_its_key_and_a_plain_one_with_one() {
         let output = command.output().unwrap();
         assert!(!output.status.success() && said(&output).contains(why), "{why}: {output:?}");
     };
-    refused(place.plain(&["status"]).env("WAYSTONE_ENCRYPTION", "enabled"), "encryption needs a key");
+    refused(place.plain(&["status"]).env("WAYSTONE_ENCRYPTION", "enabled"), "keychain cannot keep a key");
     refused(place.sealed(&["status"]).env("WAYSTONE_KEY_FILE", place.directory.path().join("none")), "cannot be read");
     assert!(!place.data().join("waystone.db").exists(), "nothing was made");
     place.run(&["status"]);
