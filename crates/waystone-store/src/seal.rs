@@ -202,7 +202,7 @@ impl MasterKey {
         Ok(Self { secret: Secret::generate()?, salt: None })
     }
 
-    /// The key that a passphrase makes, with the salt that is known or with a new one. It takes a good part of a second.
+    /// The key that a passphrase makes, with the salt that is known or with a new one. It takes about a tenth of a second.
     pub fn from_passphrase(passphrase: &str, salt: Option<[u8; SALT_BYTES]>) -> Result<Self, NoKey> {
         let salt = salt.map_or_else(random, Ok)?;
         let parameters = Params::new(MEMORY_KIB, ROUNDS, LANES, Some(KEY_BYTES)).map_err(|_| NoKey::Memory)?;
