@@ -12,6 +12,7 @@ mod peer;
 mod process;
 mod reference;
 mod report;
+mod seal;
 mod search;
 mod segment;
 mod session;
@@ -66,7 +67,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let programs =
         Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 10] = [
+    let topics: [(&str, Topic); 11] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
@@ -76,6 +77,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("sessions that grow", session::measure),
         ("views", view::measure),
         ("segments", segment::measure),
+        ("encryption", seal::measure),
         ("search", search::measure),
     ];
     let peers: [(&str, Topic); 2] = [

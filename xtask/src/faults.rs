@@ -9,7 +9,7 @@ use clap::Subcommand;
 use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, import, repair, segment};
+use waystone_testkit::fault::{corrupt, errno, full, import, key, repair, segment};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -74,6 +74,13 @@ pub(crate) enum Fault {
         #[arg(long, default_value_t = 1)]
         step: usize,
     },
+    /// Kill `key rotate` and `key encrypt-store` before each of their calls that touch the disk, and look whether doing it once more
+    /// ends it
+    Key {
+        /// Only every so many-th call
+        #[arg(long, default_value_t = 1)]
+        step: usize,
+    },
     /// Import documents that are spoilt or made to take all memory, and kill imports before each of their calls that touch the disk
     Import {
         /// How many spoilt documents
@@ -131,9 +138,12 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             print_errno(&errno::run(&errno::Plan { binary, folder, first: 1, step, scenarios, kind, error })?)
         }),
         Fault::Repair { step } => {
-            let kinds = ["write", "fsync", "open", "mkdir", "rename", "unlink"];
-            let plan = repair::Plan { binary: binary("waystone"), calls: kinds.map(|kind| (kind, 1, step)).to_vec() };
+            let plan = repair::Plan { binary: binary("waystone"), calls: DISK.map(|kind| (kind, 1, step)).to_vec() };
             print_repair(&tokio::runtime::Runtime::new()?.block_on(repair::run(&plan))?)
+        }
+        Fault::Key { step } => {
+            let plan = repair::Plan { binary: binary("waystone"), calls: DISK.map(|kind| (kind, 1, step)).to_vec() };
+            print_repair(&key::run(&plan)?)
         }
         // Most of its time is spent in reading what is sent.
         Fault::Import { cases, seed, step } if cfg!(debug_assertions) => {
@@ -150,6 +160,9 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         }),
     }
 }
+
+/// Kinds of calls that touch the disk.
+const DISK: [&str; 6] = ["write", "fsync", "open", "mkdir", "rename", "unlink"];
 
 fn in_directory(work: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     work(private_dir().path())
@@ -168,7 +181,7 @@ fn judge(what: &str, report: &Report) -> anyhow::Result<()> {
 }
 
 fn print_repair(report: &repair::Report) -> anyhow::Result<()> {
-    say(format_args!("{} kills, {} repairs that were not ended", report.kills, report.wrong.len()));
+    say(format_args!("{} kills, {} that were not ended by the next", report.kills, report.wrong.len()));
     report.wrong.iter().take(10).for_each(say);
     ensure!(report.wrong.is_empty(), "not everything was brought back");
     Ok(())

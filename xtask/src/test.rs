@@ -4,8 +4,30 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::tools::{node, python};
-use crate::{root, sh};
+use crate::tools::{keyring, node, python};
+use crate::{root, say, sh};
+
+/// Tests that look into files or rows for what is plain there.
+const PLAIN: [&str; 7] = [
+    "a_clean_end_mirrors_every_group_into_a_file_of_plain_lines",
+    "a_repair_or_restore_opens_another_chain_that_says_after_which_record",
+    "doctor_finds_what_does_not_follow_and_makes_it_anew_where_it_can",
+    "the_index_follows_rows_that_are_changed_or_removed",
+    "the_index_is_made_anew_from_what_it_is_made_of",
+    "what_is_restored_goes_on_with_numbers_above_all_that_were_given",
+    "what_was_removed_is_removed_from_backups_too_and_none_brings_it_back",
+];
+
+/// What the engine does on a plain store it does on a sealed one too: the same tests once more.
+fn sealed() -> anyhow::Result<()> {
+    let skip = PLAIN.iter().flat_map(|name| ["--skip", name]);
+    let arguments = ["test", "--package", "waystone-core", "--test", "it", "--", "--quiet"].into_iter().chain(skip);
+    let mut command = Command::new("cargo");
+    command.args(arguments).env("WAYSTONE_TEST_SEALED", "1").current_dir(root());
+    say(format_args!("$ WAYSTONE_TEST_SEALED=1 cargo test --package waystone-core --test it"));
+    anyhow::ensure!(command.status()?.success(), "tests of sealed stores failed");
+    Ok(())
+}
 
 pub(crate) fn run() -> anyhow::Result<()> {
     sh("cargo", &["build", "--workspace", "--bins"])?;
@@ -16,6 +38,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     } else {
         sh("cargo", &["test", "--workspace"])?;
     }
+    sealed()?;
     let binary = root().join("target/debug/waystone");
     let fixtures = root().join("target/debug/waystone-conformance");
     let (python, modules) =
@@ -24,7 +47,21 @@ pub(crate) fn run() -> anyhow::Result<()> {
     client(&python, "rest_schemathesis.py", &[&binary])?;
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
     client(&python, "inspector.py", &[&binary, &modules])?;
-    client(&python, "conformance.py", &[&binary, &fixtures, &modules])
+    client(&python, "conformance.py", &[&binary, &fixtures, &modules])?;
+    keychain(&binary)
+}
+
+/// The system's keychain needs a session bus and a daemon, which are no part of a toolchain.
+fn keychain(binary: &Path) -> anyhow::Result<()> {
+    match keyring() {
+        Ok(()) => sh("dbus-run-session", &["--", "python3", "tests/clients/keychain.py", &binary.to_string_lossy()]),
+        Err(error) => {
+            say(format_args!(
+                "the keychain is NOT tested: there is no gnome-keyring, and it cannot be installed: {error:#}"
+            ));
+            Ok(())
+        }
+    }
 }
 
 fn client(python: &Path, script: &str, arguments: &[&Path]) -> anyhow::Result<()> {

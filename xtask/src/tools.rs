@@ -30,6 +30,25 @@ pub(crate) fn node(name: &str, wanted: &str) -> anyhow::Result<PathBuf> {
     Ok(tools.join("node_modules"))
 }
 
+/// The daemon that keeps keys on a desktop, and a bus to reach it: those of the system, or installed where this user may do so.
+pub(crate) fn keyring() -> anyhow::Result<()> {
+    let is_there = |program: &&str| {
+        let asked = std::process::Command::new(program).arg("--version").output();
+        asked.is_ok_and(|done| done.status.success())
+    };
+    let are_there = || ["dbus-run-session", "gnome-keyring-daemon"].iter().all(is_there);
+    if are_there() {
+        return Ok(());
+    }
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", "dbus", "gnome-keyring"];
+    if sh("apt-get", &install).is_err() {
+        sh("apt-get", &["update", "--quiet"])?;
+        sh("apt-get", &install)?;
+    }
+    anyhow::ensure!(are_there(), "it is installed and cannot be started");
+    Ok(())
+}
+
 /// Runs `install` unless it has run for the same list before.
 fn set_up(tools: &Path, wanted: &str, install: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let wanted = fs::read_to_string(root().join(wanted)).with_context(|| format!("{wanted} cannot be read"))?;

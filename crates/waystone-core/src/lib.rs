@@ -22,6 +22,7 @@ pub mod json;
 pub mod meaning;
 pub mod offload;
 pub mod pack;
+pub mod prose;
 mod recent;
 pub mod resume;
 pub mod retention;

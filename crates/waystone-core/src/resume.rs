@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use crate::api::Git;
 use crate::clock::Timestamp;
 use crate::id::{ProjectId, SessionId, WorkflowId};
+use crate::prose::quoted;
 use crate::store::Resumable;
 
 /// What each sign is worth. Words that are found count by how well they fit.
@@ -24,8 +25,6 @@ const MEANING: f64 = 1.0;
 const CLEAR: f64 = 1.0;
 
 const DAY_MS: f64 = 24.0 * 60.0 * 60.0 * 1000.0;
-/// As much of a query and of a branch is repeated in a reason.
-const QUOTE_CHARS: usize = 60;
 const ALIKE_MAX: usize = 10;
 
 /// What is known of who asks.
@@ -123,14 +122,6 @@ fn weigh(found: Resumable, asked: &Asked<'_>, best: f64) -> Ranked {
     add(RECENCY / (1.0 + age_ms / DAY_MS), format!("last used {} ago", asked.now.age_of(session.last_accessed_at)));
     let is_asked = is_workflow || found.is_named || has_words;
     Ranked { found, why, started_alike: Vec::new(), is_asked, is_own, score }
-}
-
-fn quoted(text: &str) -> String {
-    let (text, more) = match text.char_indices().nth(QUOTE_CHARS) {
-        Some((end, _)) => (&text[..end], "…"),
-        None => (text, ""),
-    };
-    format!("`{}{more}`", text.trim().replace(|c: char| c.is_control(), " "))
 }
 
 /// Of those that began alike in a project the newest takes the place of the best, or the newest that is what was asked for.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::api::{
     Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, Git, Hit, ListCheckpoints, ListSessions, Metadata,
-    Session, SessionPage, Stats, Status, UpdateSession,
+    Origin, Session, SessionPage, Stats, Status, UpdateSession,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -46,6 +46,8 @@ pub struct Scope {
     pub actor: String,
     /// Whether a model acts, rather than a person: it undoes only what it did itself.
     pub is_agent: bool,
+    /// Where what it says comes from, unless it says otherwise.
+    pub origin: Origin,
 }
 
 /// Who acts is kept with every operation, and a client chooses what it is called; no more of it is kept.
@@ -54,13 +56,19 @@ const ACTOR_LENGTH_MAX: usize = 128;
 impl Scope {
     /// The one space of a single machine.
     pub fn local(actor: &str) -> Self {
-        Self { space: 1, actor: actor.chars().take(ACTOR_LENGTH_MAX).collect(), is_agent: false }
+        Self { space: 1, actor: actor.chars().take(ACTOR_LENGTH_MAX).collect(), is_agent: false, origin: Origin::Agent }
     }
 
     /// The same scope, for a model.
     #[must_use]
     pub fn for_agent(self) -> Self {
         Self { is_agent: true, ..self }
+    }
+
+    /// The same scope, for a person.
+    #[must_use]
+    pub fn for_person(self) -> Self {
+        Self { origin: Origin::User, ..self }
     }
 
     /// The same scope, on behalf of `agent` when there is one.
@@ -83,6 +91,8 @@ pub struct NewCheckpoint {
     pub agent: Option<AgentId>,
     pub workflow: Option<WorkflowId>,
     pub metadata: Metadata,
+    /// Where it came from, as was said.
+    pub origin: Origin,
     pub git: Option<Git>,
     pub context_hash: Hash,
     pub correlation: Hash,
@@ -203,6 +213,8 @@ pub struct Resumable {
     /// Sessions that began alike have the same.
     pub correlation: Hash,
     pub newest: CheckpointId,
+    /// Where that came from.
+    pub newest_origin: Origin,
     /// What its newest checkpoint is called.
     pub newest_name: Option<String>,
     /// How long its text is.

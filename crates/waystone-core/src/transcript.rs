@@ -9,7 +9,7 @@ mod digest;
 
 use serde_json::Value;
 
-use crate::api::SegmentType;
+use crate::api::{Origin, SegmentType};
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::id::SessionId;
@@ -83,6 +83,14 @@ impl Turn {
             Said::Reply(_) | Said::Call { .. } => "assistant",
             Said::Summary(_) => "system",
             Said::Result { .. } => "tool",
+        }
+    }
+
+    pub fn origin(&self) -> Origin {
+        match self.said {
+            Said::Request(_) => Origin::User,
+            Said::Reply(_) | Said::Summary(_) | Said::Call { .. } => Origin::Agent,
+            Said::Result { .. } => Origin::Tool,
         }
     }
 

@@ -3,16 +3,20 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use waystone_core::clock::Timestamp;
 
-use crate::OpenError;
 use crate::platform::{self, Access};
+use crate::seal::MasterKey;
+use crate::sqlite::{Keys, find_mark};
+use crate::{OpenError, Root};
 
 pub(crate) const DATABASE: &str = "waystone.db";
 /// The folder of mirror files.
 pub(crate) const CONTEXTS: &str = "contexts";
 
+const LOGS: &str = "logs";
 /// Where it stands what was removed for good.
 pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
 
@@ -41,10 +45,11 @@ const OURS: [&str; 21] = [
     "rebuild",
 ];
 
-/// A directory that is ours, private and local.
+/// A directory that is ours, private and local, and the keys of what is sealed in it.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDirectory {
     root: PathBuf,
+    keys: Arc<Keys>,
 }
 
 impl DataDirectory {
@@ -73,7 +78,7 @@ impl DataDirectory {
         if let Some(kind) = platform::network_file_system(root).map_err(unusable)? {
             return Err(OpenError::NetworkFileSystem { path: root.to_owned(), kind });
         }
-        let directory = Self { root: root.canonicalize().map_err(unusable)? };
+        let directory = Self { root: root.canonicalize().map_err(unusable)?, keys: Arc::default() };
         directory.check_contents()?;
         Ok(directory)
     }
@@ -89,6 +94,40 @@ impl DataDirectory {
             }
         }
         Ok(())
+    }
+
+    /// The same, with the key if there is one. That one is missing shows when the database is opened.
+    pub(crate) fn with_key_of(self, root: &Root<'_>) -> Result<Self, OpenError> {
+        match (root.key, root.seals) {
+            (None, false) => Ok(self),
+            _ => self.unlocked_by(root),
+        }
+    }
+
+    /// The same with the key, if what is there is sealed, or is to be. A key that is missing is an error; one that is not needed is not used.
+    pub(crate) fn unlocked_by(self, root: &Root<'_>) -> Result<Self, OpenError> {
+        let path = self.root.clone();
+        let is_sealed = find_mark(&self).map(|mark| mark.is_some());
+        let key = match (is_sealed, root.key, root.seals) {
+            (Some(true), Some(key), _) | (None, Some(key), true) => Some(key.clone()),
+            // What it was cannot be read any more; with a key it is sealed from now on.
+            (None, Some(key), false) if self.database().metadata().is_ok_and(|metadata| metadata.len() > 0) => {
+                Some(key.clone())
+            }
+            (Some(true) | None, None, true) | (Some(true), None, false) => return Err(OpenError::Sealed { path }),
+            (Some(false), _, true) => return Err(OpenError::NotSealed { path }),
+            (Some(false) | None, _, false) => None,
+        };
+        Ok(Self { keys: Arc::new(Keys::new(key)), ..self })
+    }
+
+    /// The same directory under another key.
+    pub(crate) fn with_key(&self, key: &MasterKey) -> Self {
+        Self { root: self.root.clone(), keys: Arc::new(Keys::new(Some(key.clone()))) }
+    }
+
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
+        &self.keys
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -140,6 +179,11 @@ impl DataDirectory {
         self.backups().join(name_of(at))
     }
 
+    /// The folder of such a copy, as a place where a database is.
+    pub(crate) fn in_backup(&self, backup: &Path) -> Self {
+        Self { root: backup.to_owned(), keys: Arc::clone(&self.keys) }
+    }
+
     /// Whether a folder is named as such a copy is.
     pub(crate) fn is_backup(&self, path: &Path) -> bool {
         let form = name_of(Timestamp::from_ms(0));
@@ -160,12 +204,16 @@ impl DataDirectory {
 
     /// Where damaged files are kept that were set aside at that time.
     pub(crate) fn damaged(&self, at: Timestamp) -> PathBuf {
-        self.root.join("damaged").join(name_of(at))
+        self.damaged_folder().join(name_of(at))
+    }
+
+    pub(crate) fn damaged_folder(&self) -> PathBuf {
+        self.root.join("damaged")
     }
 
     /// Where a database is made anew, with its log beside it.
     pub(crate) fn rebuild(&self) -> Self {
-        Self { root: self.root.join("rebuild") }
+        Self { root: self.root.join("rebuild"), keys: Arc::clone(&self.keys) }
     }
 
     /// Where a database is that was made anew and is about to take the place of a damaged one.
@@ -185,10 +233,6 @@ impl DataDirectory {
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }
-
-    fn logs(&self) -> PathBuf {
-        self.root.join("logs")
-    }
 }
 
 fn name_of(at: Timestamp) -> String {
@@ -207,7 +251,7 @@ const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Opens the log file of a data directory for appending.
 pub fn open_log(root: &Path) -> io::Result<File> {
-    let folder = DataDirectory { root: root.to_owned() }.logs();
+    let folder = root.join(LOGS);
     platform::create_private_dir(&folder)?;
     let path = folder.join("waystone.log");
     if path.metadata().is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {

@@ -6,19 +6,50 @@
 mod background;
 mod backup;
 mod directory;
+mod key;
 mod lock;
 mod maintenance;
 mod mirror;
 mod platform;
 mod repair;
+mod seal;
 mod sqlite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use directory::{make_exports, open_log};
+pub use key::{Rekeyed, encrypt_store, rotate_key};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};
+pub use seal::{KeyMark, MasterKey, NoKey, NoRandomness};
 pub use sqlite::Sqlite;
+
+/// By which key what is in a data directory is sealed; by none when it is plain. Nothing when there is nothing in it.
+pub fn find_key_mark(root: &Path) -> Option<Option<KeyMark>> {
+    directory::DataDirectory::find(root).ok().and_then(|directory| sqlite::find_mark(&directory))
+}
+
+/// The same of a backup.
+pub fn find_key_mark_of_backup(from: &Path) -> Option<Option<KeyMark>> {
+    let database = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
+    sqlite::find_mark_of_copy(&database)
+}
+
+/// A data directory, and the key of what is sealed in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Root<'a> {
+    pub path: &'a Path,
+    /// What opens a sealed store. It seals nothing by itself.
+    pub key: Option<&'a MasterKey>,
+    /// A store that is made is sealed, and a plain one is refused.
+    pub seals: bool,
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Root<'a> {
+    fn from(path: &'a P) -> Self {
+        Self { path: path.as_ref(), key: None, seals: false }
+    }
+}
 
 /// Why a data directory cannot be used. What to do about it is its hint.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +68,12 @@ pub enum OpenError {
     Planted { path: PathBuf, error: std::io::Error },
     #[error("{path} was written by a newer version of waystone (schema {found}, this one knows {known})")]
     Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("what is in {path} is sealed, and there is no key")]
+    Sealed { path: PathBuf },
+    #[error("what is in {path} is sealed with another key")]
+    OtherKey { path: PathBuf },
+    #[error("what is in {path} is not sealed")]
+    NotSealed { path: PathBuf },
     #[error("there is nothing in {path}, and a process that only reads makes nothing")]
     Nothing { path: PathBuf },
     #[error(
@@ -53,6 +90,12 @@ pub enum OpenError {
     Database { path: PathBuf, message: String },
     #[error("{path} is no backup that can be used: {message}")]
     Backup { path: PathBuf, message: String },
+    #[error("there is nothing in {path}")]
+    Empty { path: PathBuf },
+    #[error("the key of {path} could not be changed: {message}")]
+    Rekey { path: PathBuf, message: String },
+    #[error("{path} is under the new key, but copies are left that are not: {message}")]
+    Unsettled { path: PathBuf, message: String },
     #[error("{path} could not be brought back: {message}")]
     Unrepaired { path: PathBuf, message: String },
 }
@@ -71,6 +114,10 @@ impl OpenError {
                 "find out who put it there, and take it away; the data directory itself may be reached by a link"
             }
             Self::Newer { .. } => "upgrade this program",
+            Self::Sealed { .. } | Self::OtherKey { .. } => {
+                "name the key that it was made with, with WAYSTONE_KEY_FILE, or its passphrase, with WAYSTONE_PASSPHRASE; one in the keychain is found when that is unlocked"
+            }
+            Self::NotSealed { .. } => "seal it with `waystone key encrypt-store`, or set encryption to disabled",
             Self::Nothing { .. } => "choose another directory with --data-dir, or start without --read-only",
             Self::Older { .. } => {
                 "bring it to the present with any command without --read-only, such as `waystone status`"
@@ -84,6 +131,11 @@ impl OpenError {
             Self::Backup { .. } => {
                 "name the directory that `waystone backup` made, or one in backups/ of a data directory"
             }
+            Self::Empty { .. } => "choose another directory with --data-dir or WAYSTONE_DATA_DIR",
+            Self::Unsettled { .. } => {
+                "keep the new key, without it nothing comes back; make room if the disk is full, and run the command again with the new key set"
+            }
+            Self::Rekey { .. } => "what is there is as it was; `waystone doctor` says whether it is whole",
             Self::Unrepaired { .. } => "nothing was lost by it; try again",
         };
         hint.to_owned()

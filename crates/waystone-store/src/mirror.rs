@@ -3,11 +3,12 @@
 //! A file is a skippable zstd frame with the index, and after it one ordinary frame with all contexts, a line each, so that
 //! `zstdcat` prints them. The index holds every column of the group's rows but the bytes, and those of its session. It begins with
 //! its own hash and holds that of the frame after it: no changed byte goes unnoticed. What is in it came from the database and
-//! is compared with it in `sqlite/mirror.rs`. This is the format; how a file is written and found is in [`file`], where it is in [`name`].
+//! is compared with it in `sqlite/mirror.rs`. In a sealed store all of that is sealed ([`sealed`]). This is the format; how a file is written and found is in [`file`], where it is in [`name`].
 
 mod columns;
 mod file;
 mod name;
+mod sealed;
 pub(crate) mod tombstone;
 
 use std::io;
@@ -18,10 +19,13 @@ use serde::{Deserialize, Serialize};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{compress, decompress};
 
+use crate::sqlite::Keys;
+
 pub(crate) use columns::{Columns, hex, unhex};
 pub(crate) use file::{keep_aside, list_files, read_file, remove, replace};
 pub use name::file_name;
 pub(crate) use name::path_of;
+pub(crate) use sealed::sealed_by;
 
 const FORMAT: u32 = 1;
 /// One of the sixteen that mean: skip this.
@@ -89,7 +93,24 @@ struct Entry {
 #[error("{0}")]
 pub(crate) struct DamagedFile(&'static str);
 
-pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
+/// A group as a file: as it is, or sealed under the key of its session.
+pub(crate) fn encode(group: &Group, keys: &Keys) -> io::Result<Vec<u8>> {
+    let file = encode_plain(group)?;
+    match keys.master() {
+        Some(master) => sealed::encode(&file, group, master),
+        None => Ok(file),
+    }
+}
+
+/// What was encoded. In a sealed store only what is sealed counts, in a plain one only what is not.
+pub(crate) fn decode(file: &[u8], keys: &Keys) -> Result<Group, DamagedFile> {
+    match keys.master() {
+        Some(master) => decode_plain(&sealed::decode(file, master)?),
+        None => decode_plain(file),
+    }
+}
+
+fn encode_plain(group: &Group) -> io::Result<Vec<u8>> {
     let (mut texts, mut entries) = (Vec::new(), Vec::new());
     for saved in &group.checkpoints {
         let text_at = saved.text.as_ref().map(|text| {
@@ -120,7 +141,7 @@ pub(crate) fn encode(group: &Group) -> io::Result<Vec<u8>> {
     Ok(file)
 }
 
-pub(crate) fn decode(file: &[u8]) -> Result<Group, DamagedFile> {
+fn decode_plain(file: &[u8]) -> Result<Group, DamagedFile> {
     let (index, frame) = split(file)?;
     if Hash::of(frame).to_string() != index.frame_sha256 || frame.len() as u64 != index.frame_bytes {
         return Err(DamagedFile("its contexts do not have the hash they were written with"));

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use waystone_core::api::Finding;
 use waystone_core::clock::{Clock, Timestamp};
 
-use crate::OpenError;
 use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
+use crate::mirror::{self, list_files};
 use crate::platform::{create_private_dir, sync_directory};
 use crate::sqlite::{Base, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
+use crate::{OpenError, Root};
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -31,30 +32,52 @@ pub struct Repaired {
 
 /// Brings back what is in mirror files and not in the database; a database that cannot be used is replaced. `progress` is told how
 /// much is done, and of how much.
-pub fn repair(root: &Path, clock: &Arc<dyn Clock>, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, OpenError> {
-    let directory = DataDirectory::prepare(root)?;
+pub fn repair<'a>(
+    root: impl Into<Root<'a>>,
+    clock: &Arc<dyn Clock>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repaired, OpenError> {
+    let root = root.into();
+    let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
     let _alone = take_alone(&directory)?;
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     if directory.rebuilt().exists() {
         finish(&directory, now).map_err(unusable)?;
     }
+    check_files(&directory)?;
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory.database(), &Base::Itself, now, progress)?;
+        let findings = import_files(&directory, &directory, &Base::Itself, now, progress)?;
         return Ok(Repaired { findings, ..Repaired::default() });
     };
     let fresh = begin(&directory)?;
     let backup = take_backup(&directory, &fresh, now)?;
     let base = Base::Damaged { database: &directory.database(), backup: backup.as_deref() };
-    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    let findings = import_files(&directory, &fresh, &base, now, progress)?;
     end(&directory, &fresh).map_err(unusable)?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
 }
 
+/// Files that were sealed with another key are not passed over: what is made without them would take their place.
+fn check_files(directory: &DataDirectory) -> Result<(), OpenError> {
+    let files = list_files(directory).0;
+    let mut owners =
+        files.iter().filter_map(|file| mirror::sealed_by(&directory.root().join(file)).flatten()).peekable();
+    let (path, is_any) = (directory.contexts(), owners.peek().is_some());
+    match directory.keys().master() {
+        None if is_any => Err(OpenError::Sealed { path }),
+        // Some may be left under the key before.
+        Some(master) if is_any && !owners.any(|owner| owner.id == master.mark().id) => {
+            Err(OpenError::OtherKey { path })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Puts a backup in the place of what is there, which is set aside with its files.
-pub fn restore_from(
-    root: &Path,
+pub fn restore_from<'a>(
+    root: impl Into<Root<'a>>,
     from: &Path,
     clock: &Arc<dyn Clock>,
     progress: &mut dyn FnMut(u64, u64),
@@ -62,7 +85,8 @@ pub fn restore_from(
     let bad = |message: &str| OpenError::Backup { path: from.to_owned(), message: message.to_owned() };
     let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
     let source = source.canonicalize().map_err(|error| bad(&error.to_string()))?;
-    let directory = DataDirectory::prepare(root)?;
+    let root = root.into();
+    let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
     if source == directory.database() {
         return Err(bad("it is the data directory itself"));
     }
@@ -70,12 +94,15 @@ pub fn restore_from(
     let now = clock.now();
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = begin(&directory)?;
-    if let Some(damage) = why_unusable_copy(&source, &fresh.database(), now)? {
+    if let Some(damage) = why_unusable_copy(&source, &fresh.database(), directory.keys(), now)? {
         fs::remove_dir_all(fresh.root()).map_err(unusable)?;
         return Err(bad(&damage));
     }
     let base = Base::Backup(&source);
-    let findings = import_files(&directory, &fresh.database(), &base, now, progress)?;
+    let findings = import_files(&directory, &fresh, &base, now, progress).inspect_err(|_| {
+        // What was refused is not left behind.
+        let _ = fs::remove_dir_all(fresh.root());
+    })?;
     end(&directory, &fresh).map_err(unusable)?;
     // Should it die now, the old database is to know that its files are gone.
     let _ = forget_files(&directory);
@@ -90,7 +117,7 @@ pub fn restore_from(
 }
 
 /// An empty place in which a database is made.
-fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
+pub(crate) fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
     let fresh = directory.rebuild();
     if fresh.root().exists() {
@@ -101,7 +128,7 @@ fn begin(directory: &DataDirectory) -> Result<DataDirectory, OpenError> {
 }
 
 /// The database that was made is whole: it is about to take the place of another.
-fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> {
+pub(crate) fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> {
     check_copy(fresh)?;
     fs::rename(fresh.database(), directory.rebuilt())?;
     fs::remove_dir_all(fresh.root())?;
@@ -112,7 +139,8 @@ fn end(directory: &DataDirectory, fresh: &DataDirectory) -> std::io::Result<()> 
 fn take_backup(directory: &DataDirectory, fresh: &DataDirectory, at: Timestamp) -> Result<Option<PathBuf>, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.backups(), error };
     for path in backup::list(directory, at).map_err(unusable)? {
-        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), at)? else {
+        let Some(damage) = why_unusable_copy(&backup::database_in(&path), &fresh.database(), directory.keys(), at)?
+        else {
             return Ok(Some(path));
         };
         tracing::warn!(path = %path.display(), damage, "a backup cannot be used");
@@ -144,14 +172,14 @@ fn set_files_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<
 }
 
 /// Ends what a repair that died had begun. As long as the damaged database is where it was, it may hold more than what was made of it.
-fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
+pub(crate) fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
     if directory.database().exists() {
         return fs::remove_file(directory.rebuilt());
     }
     put_in_place(directory, at).map(drop)
 }
 
-fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
+pub(crate) fn put_in_place(directory: &DataDirectory, at: Timestamp) -> std::io::Result<Option<PathBuf>> {
     let set_aside = set_aside(directory, at)?;
     fs::rename(directory.rebuilt(), directory.database())?;
     sync_directory(directory.root())?;

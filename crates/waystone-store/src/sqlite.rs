@@ -15,17 +15,20 @@ mod document;
 mod error;
 mod event;
 mod garbage;
+mod key;
 mod log;
 mod maintenance;
 mod mark;
-mod migration;
+pub(crate) mod migration;
 mod mirror;
 mod open;
 mod operation;
+mod origin;
 mod reader;
 mod rebuild;
 mod resume;
 mod retention;
+mod seal;
 mod search;
 mod segment;
 mod session;
@@ -64,15 +67,19 @@ use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::platform::free_bytes;
 pub(crate) use backup::{Copying, copy_whole};
-use connection::{Source, open_reader};
+pub(crate) use connection::Source;
+use connection::open_reader;
 pub(crate) use damage::{why_unusable, why_unusable_copy};
 use doctor::{Diagnosis, Walk};
 use error::{DbResult, file_error};
 use event::EventWatch;
+pub(crate) use key::{seal_all, wrap_anew};
 pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
+pub(crate) use open::{find_mark, find_mark_of_copy};
 use reader::Readers;
 pub(crate) use rebuild::{Base, forget_files, import_files};
+pub(crate) use seal::Keys;
 use search::Corpora;
 use stats::Measures;
 use writer::Writer;
@@ -224,7 +231,8 @@ impl Store for Sqlite {
         // Not with a connection that has searched before: the check would compare what that one remembers of the index of words with what
         // others have made of it since, and call it damage.
         let path = self.directory.database();
-        self.readers.read(move |_| doctor::check_database(&open_reader(&path)?)).await
+        let keys = Arc::clone(self.directory.keys());
+        self.readers.read(move |_| doctor::check_database(&open_reader(&path, &keys)?)).await
     }
 
     async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use waystone_core::canon::Hash;
 
@@ -44,7 +45,7 @@ const PROBLEMS: [(&str, &str); 14] = [
     (
         "checkpoint_bytes",
         "SELECT id FROM checkpoint AS c LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key
-         WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes",
+         WHERE b.bytes IS NULL OR length(b.bytes) <> c.size_bytes AND (SELECT wrapped_key IS NULL FROM space)",
     ),
     (
         "checkpoint.base",
@@ -67,7 +68,7 @@ const PROBLEMS: [(&str, &str); 14] = [
     (
         "segment",
         "SELECT s.id FROM segment AS s LEFT JOIN segment_text AS x ON x.segment = s.key
-         WHERE x.text IS NULL OR length(CAST(x.text AS BLOB)) <> s.size_bytes OR tier NOT IN ('working', 'stashed', 'archive')
+         WHERE x.text IS NULL OR length(CAST(x.text AS BLOB)) <> s.size_bytes AND (SELECT wrapped_key IS NULL FROM space) OR tier NOT IN ('working', 'stashed', 'archive')
              OR (tier = 'working') <> (entered_seq IS NOT NULL) OR (tier = 'archive') <> (archived_at_ms IS NOT NULL)",
     ),
     (
@@ -130,7 +131,10 @@ fn broken_link(db: &Connection) -> Option<String> {
             &payload_hash,
         ]);
         // One that was erased leaves its hash.
-        let payload: Option<String> = row.get(5).unwrap();
+        let payload = match row.get_ref(5).unwrap() {
+            ValueRef::Blob(sealed) => Some(format!("\"{}\"", hex::encode(sealed))),
+            payload => payload.as_str_or_null().unwrap().map(str::to_owned),
+        };
         if hash != expected.0 || payload.is_some_and(|payload| Hash::of(payload.as_bytes()).0 != payload_hash) {
             return Some(format!("operation {seq} does not follow from the one before it"));
         }

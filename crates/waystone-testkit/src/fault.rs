@@ -5,6 +5,7 @@ pub mod corrupt;
 pub mod errno;
 pub mod full;
 pub mod import;
+pub mod key;
 pub mod kill;
 pub mod power;
 pub mod repair;

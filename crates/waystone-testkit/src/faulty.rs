@@ -5,10 +5,11 @@ mod document;
 mod retention;
 mod unsaved;
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -51,16 +52,34 @@ pub struct FaultyStore {
     inner: SharedStore,
     fault: Fault,
     taken: AtomicUsize,
+    /// The beginnings of what it was given to keep, as they would stand in a file that is not sealed.
+    told: Mutex<HashSet<Vec<u8>>>,
 }
+
+/// Of what is told so much is looked for. What is shorter may stand in a file by chance.
+pub const TOLD_BYTES: usize = 14;
+/// Where packed contexts begin to differ from each other.
+const HEADER_BYTES: usize = 6;
 
 impl FaultyStore {
     pub fn new(inner: SharedStore, fault: Fault) -> Self {
-        Self { inner, fault, taken: AtomicUsize::new(0) }
+        Self { inner, fault, taken: AtomicUsize::new(0), told: Mutex::default() }
     }
 
     /// How many saves the store has taken so far without answering them at once: those are in its queue, or have been.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    /// What it was given to keep, and no file of a sealed store may hold.
+    pub fn told(&self) -> HashSet<Vec<u8>> {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn note(&self, bytes: &[u8]) {
+        if let Some(begin) = bytes.get(..TOLD_BYTES) {
+            self.told.lock().unwrap().insert(begin.to_vec());
+        }
     }
 
     async fn counted<T>(&self, call: impl Future<Output = T>) -> T {
@@ -90,6 +109,8 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added> {
         self.step()?;
+        self.note(new.packed.as_ref().map_or(&[], |packed| packed.bytes.get(HEADER_BYTES..).unwrap_or(&[])));
+        new.metadata.name().into_iter().for_each(|name| self.note(name.as_bytes()));
         if let Fault::AcknowledgeEarly(delay) = self.fault {
             let (inner, scope, later) = (Arc::clone(&self.inner), scope.clone(), new.clone());
             tokio::spawn(async move {
@@ -310,6 +331,7 @@ impl SegmentStore for FaultyStore {
 
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         self.step()?;
+        new.segments.iter().for_each(|segment| self.note(segment.text.as_bytes()));
         if let Fault::AcknowledgeEarly(delay) = self.fault {
             let (inner, scope, put) = (Arc::clone(&self.inner), scope.clone(), unsaved::put(&new));
             tokio::spawn(async move {
@@ -439,7 +461,7 @@ impl SegmentStore for FaultyStore {
 pub async fn serve_mcp(fault: Fault) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let data_dir = std::env::var("WAYSTONE_DATA_DIR")?;
     let clock = Arc::new(ManualClock::unique());
-    let store = FaultyStore::new(Arc::new(Sqlite::open(data_dir.as_ref(), clock.clone(), &Limits::default())?), fault);
+    let store = FaultyStore::new(Arc::new(Sqlite::open(&data_dir, clock.clone(), &Limits::default())?), fault);
     let limits = Limits { checkpoints_max: 1_000_000, ..Limits::default() };
     let engine = Engine::new(Arc::new(store), clock, limits, "default".parse()?);
     Mcp::new(engine.clone(), "faulty", ToolSet::All).serve_stdio(std::future::pending()).await?;

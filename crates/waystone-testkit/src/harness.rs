@@ -1,8 +1,9 @@
 //! An engine on a temporary data directory, with a manual clock and a store that can be told to fail.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -16,11 +17,11 @@ use waystone_core::id::CheckpointId;
 use waystone_core::secret::{Policy, Secrets};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Export, Limits, Result, json};
-use waystone_store::{OpenError, Repaired, Sqlite};
+use waystone_store::{MasterKey, OpenError, Repaired, Root, Sqlite};
 
 use crate::audit;
 use crate::clock::ManualClock;
-use crate::faulty::{Fault, FaultyStore};
+use crate::faulty::{Fault, FaultyStore, TOLD_BYTES};
 
 pub struct Harness {
     directory: TempDir,
@@ -63,7 +64,26 @@ impl Harness {
     /// Closes the engine and opens another one whose store fails at the `steps`-th step from now.
     pub async fn fail_after(&mut self, steps: i64) {
         self.engine.close().await;
+        self.check_sealed();
         (self.engine, self.store) = open(self.directory.path(), &self.clock, &self.limits, steps);
+    }
+
+    /// No file of a sealed store holds what was given to it.
+    fn check_sealed(&self) {
+        if key().is_none() {
+            return;
+        }
+        let told: HashSet<Vec<u8>> = self.store.told();
+        if told.is_empty() {
+            return;
+        }
+        for path in files_in(self.directory.path()) {
+            // What is being moved or removed meanwhile is looked at where it is then.
+            let Ok(bytes) = fs::read(&path) else { continue };
+            let found = bytes.windows(TOLD_BYTES).find(|window| told.contains(*window));
+            let found = found.map(|told| String::from_utf8_lossy(told).into_owned());
+            assert_eq!(found, None, "{} holds what is to be sealed", path.display());
+        }
     }
 
     /// Waits until the store has taken `count` saves since it was opened, so that they wait in its queue.
@@ -94,7 +114,8 @@ impl Harness {
             self.restart().await;
             let dirty = "SELECT (SELECT count(*) FROM checkpoint_group WHERE mirrored_seq < changed_seq)
                 + (SELECT count(*) FROM checkpoint_index WHERE stale = 1)
-                + (SELECT count(*) FROM checkpoint WHERE key > (SELECT min(found_key) FROM search_index))
+                + (SELECT count(*) FROM checkpoint WHERE key > (SELECT min(found_key) FROM search_index)
+                       AND (SELECT wrapped_key IS NULL FROM space))
                 + (SELECT count(*) FROM search_index AS i JOIN space AS s ON s.space = i.space
                    WHERE i.followed_seq < s.operation_seq OR i.next_segment IS NOT NULL)";
             if audit::open(self.data_dir()).query_row(dirty, [], |row| row.get::<_, u64>(0)).unwrap() == 0 {
@@ -117,7 +138,11 @@ impl Harness {
 
     pub fn try_repair(&self) -> Result<Repaired, OpenError> {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        waystone_store::repair(self.data_dir(), &clock, &mut |_, _| {})
+        waystone_store::repair(
+            Root { path: self.data_dir(), key: key().as_ref(), seals: key().is_some() },
+            &clock,
+            &mut |_, _| {},
+        )
     }
 
     /// Compares both copies of everything, and heals each from the other.
@@ -132,7 +157,7 @@ impl Harness {
 
     /// The same data, with what is done about secrets.
     pub fn with_secrets(mut self, secret: Policy, pii: Policy) -> Self {
-        self.engine = self.engine.with_secrets(Secrets::new(secret, pii, Vec::new()));
+        self.engine = self.engine.clone().with_secrets(Secrets::new(secret, pii, Vec::new()));
         self
     }
 
@@ -217,6 +242,19 @@ pub fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
+impl Drop for Harness {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check_sealed();
+        }
+    }
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
+}
+
 /// Makes a directory that only this user can read, unless it is there.
 pub fn make_private(path: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).recursive(true).create(path)
@@ -238,8 +276,15 @@ pub fn context_of(loaded: &LoadedCheckpoint) -> Value {
     json::parse_trusted(loaded.context.get().as_bytes()).unwrap()
 }
 
+/// What stores of tests are sealed with, where `WAYSTONE_TEST_SEALED` asks for it: what holds for plain ones holds for sealed ones too.
+#[expect(clippy::disallowed_methods, reason = "a run of tests is told so how it is meant")]
+pub fn key() -> Option<MasterKey> {
+    std::env::var_os("WAYSTONE_TEST_SEALED").map(|_| MasterKey::new([7; 32], None))
+}
+
 fn open(path: &Path, clock: &Arc<ManualClock>, limits: &Limits, steps: i64) -> (Engine, Arc<FaultyStore>) {
-    let store = Sqlite::open(path, clock.clone(), limits).unwrap();
+    let key = key();
+    let store = Sqlite::open(Root { path, key: key.as_ref(), seals: key.is_some() }, clock.clone(), limits).unwrap();
     let store = Arc::new(FaultyStore::new(Arc::new(store), Fault::FailAt(AtomicI64::new(steps))));
     let engine = Engine::new(store.clone(), clock.clone(), limits.clone(), "project".parse().unwrap());
     (engine, store)

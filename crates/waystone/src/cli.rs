@@ -1,5 +1,6 @@
 //! The command line: what a person types, and what is printed. Tables for people, `--json` with the wire's fields.
 
+mod age;
 mod audit;
 mod backup;
 mod checkpoint;
@@ -12,6 +13,7 @@ mod file;
 mod handle;
 pub(crate) mod hook;
 mod install;
+mod key;
 mod operation;
 mod render;
 mod resume;
@@ -36,6 +38,7 @@ use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
+use waystone_store::{MasterKey, Root, find_key_mark, find_key_mark_of_backup};
 
 use crate::settings::{Flags, HEADING, Settings};
 pub(crate) use failure::{refuse, report};
@@ -108,6 +111,9 @@ pub(crate) enum OnStore {
     /// Look at the record of all that was done and loaded, and verify it
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Make, change and write down the key by which what is kept is sealed
+    #[command(subcommand)]
+    Key(key::Command),
     /// Show what is kept, where, and who uses it
     Status,
     /// Show figures: sizes, tokens, the largest sessions, what views saved, how long calls took
@@ -165,20 +171,57 @@ fn manual(program: clap::Command) -> clap::Command {
 }
 
 /// What a command did for which no store is opened, though it is one of those that have one.
-pub(crate) fn run_without_store(command: &OnStore, json: bool) -> Option<anyhow::Result<()>> {
-    let OnStore::Audit(command) = command else { return None };
-    command.exported().map(|(verify, file)| audit::run_on_file(verify, file, &render::Out { json }))
+pub(crate) fn run_without_store(command: &OnStore, settings: &Settings, json: bool) -> Option<anyhow::Result<()>> {
+    let out = render::Out { json };
+    match command {
+        OnStore::Audit(command) => command.exported().map(|(verify, file)| audit::run_on_file(verify, file, &out)),
+        OnStore::Key(command) if !command.is_change() => Some(key::run(command, settings, &out)),
+        _ => None,
+    }
 }
 
-/// Does what must be done before the store is opened. Returns what it found.
-pub(crate) fn prepare(command: &OnStore, settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
-    let root = &settings.data_dir;
-    match command {
-        OnStore::Doctor(_) | OnStore::RestoreFrom(_) if settings.is_on("readOnly") => Err(Error::ReadOnly.into()),
-        OnStore::Doctor(doctor) if doctor.repair => doctor::repair(root, clock),
-        OnStore::RestoreFrom(command) => backup::restore(command, root, clock),
-        _ => Ok(Vec::new()),
+/// What is known when the store is opened.
+pub(crate) struct Prepared {
+    /// What opens it, if it is sealed.
+    pub(crate) key: Option<MasterKey>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Does what must be done before the store is opened.
+pub(crate) async fn prepare(
+    command: &OnStore,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Prepared> {
+    let is_alone = matches!(command, OnStore::Doctor(_) | OnStore::RestoreFrom(_) | OnStore::Key(_));
+    if is_alone && settings.is_on("readOnly") {
+        return Err(Error::ReadOnly.into());
     }
+    if let OnStore::Key(command) = command {
+        return Ok(Prepared { key: key::change(command, settings, clock).await?, findings: Vec::new() });
+    }
+    let replaced = match command {
+        OnStore::Doctor(doctor) => doctor.repair,
+        OnStore::RestoreFrom(_) => true,
+        _ => false,
+    };
+    if !replaced {
+        return Ok(Prepared { key: crate::key::find_set(settings)?, findings: Vec::new() });
+    }
+    let mark = find_key_mark(&settings.data_dir);
+    // What is put in the place of nothing is sealed as it was.
+    let mark = match command {
+        OnStore::RestoreFrom(command) => mark.or_else(|| find_key_mark_of_backup(&command.directory)),
+        _ => mark,
+    };
+    let key = crate::key::find_for(settings, mark)?;
+    let seals = settings.is_on("encryption") || mark.flatten().is_some();
+    let root = Root { path: &settings.data_dir, key: key.as_ref(), seals };
+    let findings = match command {
+        OnStore::RestoreFrom(command) => backup::restore(command, root, clock)?,
+        _ => doctor::repair(root, clock)?,
+    };
+    Ok(Prepared { key, findings })
 }
 
 /// Tells a person something on standard error.
@@ -189,7 +232,7 @@ pub(crate) fn warn(warnings: &[String]) {
 }
 
 /// Tells a person on standard error what was done on the way.
-fn note(what: &str) {
+pub(crate) fn note(what: &str) {
     failure::say(AnsiColor::Green, "note", what);
 }
 
@@ -200,7 +243,7 @@ pub(crate) async fn run(
     json: bool,
     findings: Vec<Finding>,
 ) -> anyhow::Result<()> {
-    let (out, scope) = (render::Out { json }, &Scope::local(&settings.user));
+    let (out, scope) = (render::Out { json }, &Scope::local(&settings.user).for_person());
     match command {
         OnStore::Mcp => serve::mcp(engine, settings).await,
         OnStore::Serve => serve::http(engine, settings).await,
@@ -216,7 +259,9 @@ pub(crate) async fn run(
         OnStore::Cleanup(arguments) => retention::run(arguments, engine, scope, &out).await,
         OnStore::Backup(backup) => backup::run(backup, engine, scope, &out).await,
         // What was put in place is looked at; housekeeping writes its files anew.
-        OnStore::RestoreFrom(_) => doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await,
+        OnStore::RestoreFrom(_) | OnStore::Key(_) => {
+            doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await
+        }
         OnStore::Audit(command) => audit::run(command, engine, scope, &out, &settings.data_dir).await,
         OnStore::Status => status::run(engine, scope, &out).await,
         OnStore::Stats => stats::run(engine, scope, &out).await,

@@ -3,6 +3,8 @@
 mod cli;
 mod clock;
 mod git;
+mod key;
+mod keychain;
 mod logging;
 mod platform;
 mod settings;
@@ -15,9 +17,9 @@ use clap::Parser;
 use tempfile::TempDir;
 use waystone_core::Engine;
 use waystone_core::clock::Clock;
-use waystone_store::{OpenError, Sqlite};
+use waystone_store::{MasterKey, OpenError, Root, Sqlite, find_key_mark};
 
-use cli::{Arguments, Command, OnStore};
+use cli::{Arguments, Command, OnStore, Prepared};
 use clock::SystemClock;
 use git::Repository;
 use settings::Settings;
@@ -59,17 +61,37 @@ impl Opened {
     }
 }
 
+fn open_with(settings: &Settings, key: Option<&MasterKey>, clock: &Arc<SystemClock>) -> Result<Sqlite, OpenError> {
+    let root = Root { path: &settings.data_dir, key, seals: settings.is_on("encryption") };
+    match settings.is_on("readOnly") {
+        true => Sqlite::open_read_only(root, clock.clone(), &settings.limits),
+        false => Sqlite::open(root, clock.clone(), &settings.limits),
+    }
+}
+
 /// Opens the store. An agent or an application is served also when the data directory cannot be used, from a directory that
 /// goes with the process; a person is told at once.
-fn open(settings: &Settings, command: &OnStore, clock: &Arc<SystemClock>) -> anyhow::Result<Opened> {
-    if settings.is_on("readOnly") {
-        let store = Sqlite::open_read_only(&settings.data_dir, clock.clone(), &settings.limits)?;
-        return Ok(Opened { store: Arc::new(store), volatile: None });
-    }
+fn open(
+    settings: &Settings,
+    key: Option<&MasterKey>,
+    command: &OnStore,
+    clock: &Arc<SystemClock>,
+) -> anyhow::Result<Opened> {
     let is_server = matches!(command, OnStore::Mcp | OnStore::Serve);
-    match Sqlite::open(&settings.data_dir, clock.clone(), &settings.limits) {
+    match open_with(settings, key, clock) {
+        // Its key may be in the keychain, or another start has made it meanwhile.
+        Err(OpenError::Sealed { .. } | OpenError::OtherKey { .. }) => {
+            let key = key::find(settings)?;
+            Ok(Opened { store: Arc::new(open_with(settings, key.as_ref(), clock)?), volatile: None })
+        }
         Ok(store) => Ok(Opened { store: Arc::new(store), volatile: None }),
-        Err(error @ OpenError::Unusable { .. }) if is_server => {
+        // What is to be sealed, or is, is not kept plain in another place.
+        Err(error @ OpenError::Unusable { .. })
+            if is_server
+                && !["readOnly", "encryption"].iter().any(|setting| settings.is_on(setting))
+                && key.is_none()
+                && find_key_mark(&settings.data_dir).flatten().is_none() =>
+        {
             let directory = tempfile::Builder::new().prefix("waystone-volatile-").tempdir()?;
             let store = Sqlite::open(directory.path(), clock.clone(), &settings.limits)?;
             Ok(Opened { store: Arc::new(store), volatile: Some((directory, format!("{error}; {}", error.hint()))) })
@@ -91,13 +113,20 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
         Command::Plain(command) => return cli::run_plain(&command, &settings, arguments.json),
         Command::OnStore(command) => command,
     };
-    if let Some(done) = cli::run_without_store(&command, arguments.json) {
+    if let Some(done) = cli::run_without_store(&command, &settings, arguments.json) {
         return done;
     }
     let clock = Arc::new(SystemClock);
     let is_read_only = settings.is_on("readOnly");
-    let findings = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>))?;
-    let opened = open(&settings, &command, &clock)?;
+    // A client that runs a hook shows nothing of what it says: why it failed stands in the log, which needs no store.
+    let log_failure = |_: &anyhow::Error| {
+        if matches!(command, OnStore::Hook(_)) && !is_read_only && settings.data_dir.is_dir() {
+            let _ = logging::start(&settings.data_dir, settings.text("logLevel"));
+        }
+    };
+    let prepared = cli::prepare(&command, &settings, &(clock.clone() as Arc<dyn Clock>)).await;
+    let Prepared { key, findings } = prepared.inspect_err(log_failure)?;
+    let opened = open(&settings, key.as_ref(), &command, &clock).inspect_err(log_failure)?;
     if !is_read_only && let Err(error) = logging::start(opened.root(&settings), settings.text("logLevel")) {
         cli::warn(&[format!("nothing is logged: {error}")]);
     }

@@ -12,7 +12,7 @@ mod schema;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,7 @@ use waystone_core::id::ProjectId;
 use waystone_core::secret::{Policy, Rule, Secrets};
 use waystone_core::{Error, Limits};
 use waystone_server::mcp::ToolSet;
+use zeroize::Zeroizing;
 
 pub(crate) use flag::{Flags, HEADING};
 pub(crate) use schema::schema;
@@ -59,10 +60,13 @@ const TOOL_SETS: &[&str] = &["all", "core"];
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
+/// Secrets are neither flags nor in `config.json`.
+const PASSPHRASE: &str = "WAYSTONE_PASSPHRASE";
+const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 20] = [
+pub(crate) const SETTINGS: [Setting; 22] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -208,6 +212,22 @@ pub(crate) const SETTINGS: [Setting; 20] = [
         about: "Whether other users of this machine may call `serve`; where it cannot be told who calls (not Linux), all may",
     },
     Setting {
+        key: "encryption",
+        variable: "WAYSTONE_ENCRYPTION",
+        aliases: &["WORKRAIL_ENCRYPTION"],
+        kind: Kind::Switch,
+        default: || json!(false),
+        about: "Whether a data directory that is made is sealed, and one that is there must be; the key is in keyFile, made of WAYSTONE_PASSPHRASE, or in the system's keychain",
+    },
+    Setting {
+        key: "keyFile",
+        variable: "WAYSTONE_KEY_FILE",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || Value::Null,
+        about: "The file with the key that opens a sealed data directory; `waystone key generate` makes one",
+    },
+    Setting {
         key: "readOnly",
         variable: "WAYSTONE_READ_ONLY",
         aliases: &[],
@@ -258,6 +278,9 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// Rules for secrets, besides ours.
     secret_rules: Vec<Rule>,
+    /// What the key is made of, which only the environment tells, and what a new one is to be made of.
+    pub(crate) passphrase: Option<Zeroizing<String>>,
+    pub(crate) new_passphrase: Option<Zeroizing<String>>,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
     /// What a person should know about the environment.
@@ -300,18 +323,25 @@ impl Settings {
         };
         let layer::Merged { values, origins } = merged;
         let (user, warnings) = (variables.user(), variables.unknown());
-        Ok(Self { data_dir, project, limits, secret_rules, user, warnings, values, origins })
+        let (passphrase, new_passphrase) = (variables.secret(PASSPHRASE), variables.secret(NEW_PASSPHRASE));
+        Ok(Self {
+            data_dir,
+            project,
+            limits,
+            secret_rules,
+            passphrase,
+            new_passphrase,
+            user,
+            warnings,
+            values,
+            origins,
+        })
     }
 
     /// The project that a flag names: what is listed is narrowed down by a flag, and by nothing that was set once for all.
     pub(crate) fn given_project(&self) -> Option<ProjectId> {
         let is_flag = self.origins.get("project").is_some_and(|origin| origin == "--project");
         is_flag.then(|| self.project.clone())
-    }
-
-    /// The data directory, if someone said where it is.
-    pub(crate) fn given_data_dir(&self) -> Option<&Path> {
-        self.origins.contains_key(DATA_DIR).then_some(&*self.data_dir)
     }
 
     pub(crate) fn text(&self, key: &str) -> &str {

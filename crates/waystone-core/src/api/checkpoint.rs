@@ -17,7 +17,7 @@ use crate::json;
 use super::metadata::{Metadata, TAGS_MAX, TEXT_MAX};
 use super::stash::{QUERY_MAX, check_length};
 use super::view::{ContextRule, TOKENS_MAX, ViewReport};
-use super::{Git, Hit, LIMIT_MAX, check_limit};
+use super::{Git, Hit, LIMIT_MAX, Origin, check_limit};
 
 /// Saves the current context as a checkpoint: on disk when this returns, and not twice if nothing changed. Save whenever losing the work
 /// since the last save would hurt.
@@ -56,6 +56,10 @@ pub struct SaveCheckpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = ContextRule::RULES_MAX))]
     pub context_rules: Option<Vec<ContextRule>>,
+    /// Who wrote it. `agent` when left out, `user` for a person, `tool` for what a tool returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::origin::claimed_schema")]
+    pub origin: Option<Origin>,
     /// Makes a retry safe. The same key with the same request gets the first answer, for 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
@@ -130,6 +134,11 @@ pub struct Checkpoint {
     pub size_bytes: u64,
     /// What the client attached, as given.
     pub metadata: Metadata,
+    /// Where its text came from, in falling order of trust: user, agent, tool, import.
+    pub origin: Origin,
+    /// What was said when it was first saved, wherever that was: for exports.
+    #[serde(skip)]
+    pub said_origin: Origin,
     /// Who saved it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,

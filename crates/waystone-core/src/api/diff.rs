@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Origin;
 use crate::id::CheckpointId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,6 +40,8 @@ pub struct Change {
 pub struct CheckpointDiff {
     pub before_id: CheckpointId,
     pub after_id: CheckpointId,
+    /// Where both came from, of the two the lower: user, agent, tool or import.
+    pub origin: Origin,
     pub changes: Vec<Change>,
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]

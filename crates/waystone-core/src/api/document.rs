@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::metadata::{TAGS_MAX, TEXT_MAX};
 use super::segment::{check_lines, check_path, check_tags};
-use super::{ContextRule, Git, MarkCritical, Metadata, SegmentType, Tier, UpdateSession};
+use super::{ContextRule, Git, MarkCritical, Metadata, Origin, SegmentType, Tier, UpdateSession};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{AgentId, CheckpointId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId, TopicId, WorkflowId};
@@ -67,6 +67,9 @@ impl SessionRecord {
 pub struct CheckpointRecord<'a> {
     pub checkpoint_id: CheckpointId,
     pub created_at: Timestamp,
+    /// What was said where it was first saved; none in a document that is older than origins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +108,9 @@ pub struct SegmentRecord {
     pub segment_id: SegmentId,
     #[serde(rename = "type")]
     pub kind: SegmentType,
+    /// What was said where it was first put; none in a document that is older than origins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     pub tier: Tier,

@@ -4,6 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Origin;
+
 /// Returns the original behind a handle: what a view shortened or dropped, or a long text.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +29,8 @@ pub struct ExpandedHandle {
     /// The value itself; a part of it is text, of a value that is not text in its JSON.
     #[schemars(schema_with = "any_value")]
     pub content: Value,
+    /// Where it came from: user, agent, tool or import.
+    pub origin: Origin,
     /// Characters of the whole, as text or JSON.
     pub total_chars: u64,
     /// Where `content` begins.

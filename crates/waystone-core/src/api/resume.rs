@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Git, NextCall};
+use super::{Git, NextCall, Origin};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, ProjectId, SessionId, WorkflowId};
@@ -65,6 +65,8 @@ pub struct ResumedSession {
     pub git: Option<Git>,
     /// What speaks for it, the strongest first.
     pub why: Vec<String>,
+    /// Where what is shown of it came from, of all the lowest: user, agent, tool or import.
+    pub origin: Origin,
     /// Enough to recognise it by.
     pub preview: Preview,
     /// Earlier sessions that began with the same context: runs of the same work.

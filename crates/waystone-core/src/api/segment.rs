@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::{TAGS_MAX, TEXT_MAX};
-use super::{Hit, LIMIT_MAX, NextCall, check_limit};
+use super::{Hit, LIMIT_MAX, NextCall, Origin, check_claimed, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SegmentId, TaskId, TopicId};
@@ -74,6 +74,8 @@ pub struct Segment {
     pub text: String,
     #[serde(rename = "type")]
     pub kind: SegmentType,
+    /// Where its text came from, in falling order of trust: user, agent, tool, import. Of several the lowest.
+    pub origin: Origin,
     pub project_id: ProjectId,
     #[schemars(schema_with = "text_or_null")]
     pub task_id: Option<TaskId>,
@@ -170,6 +172,10 @@ pub struct PutSegments {
     /// Put it outside of the window.
     #[serde(default)]
     pub stash: bool,
+    /// Who wrote it. `agent` when left out, and `tool` for logs; `user` for a person. What is known keeps the lowest that was said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::origin::claimed_schema")]
+    pub origin: Option<Origin>,
 }
 
 /// What someone said.
@@ -215,6 +221,7 @@ impl PutSegments {
             return Err(Error::InvalidInput("a text is empty".to_owned()));
         }
         check_tags(&self.tags)?;
+        check_claimed(self.origin)?;
         check_path(self.file_path.as_deref())?;
         self.messages.iter().flatten().try_for_each(SaidMessage::check)?;
         check_lines(self.line_range)

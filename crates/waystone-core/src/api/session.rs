@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metadata::{TAGS_MAX, TEXT_MAX, is_short};
 use super::view::ContextRule;
-use super::{LIMIT_MAX, check_limit};
+use super::{LIMIT_MAX, Origin, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SessionId, WorkflowId};
@@ -24,6 +24,8 @@ pub struct Session {
     /// When it was last saved or loaded.
     pub last_accessed_at: Timestamp,
     pub tags: Vec<String>,
+    /// Where its name, tags, marks and rules came from: agent, or import. Each checkpoint has its own.
+    pub origin: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
     /// Size of all its checkpoints as stored.

@@ -22,6 +22,8 @@ pub struct Status {
     pub operation_count: u64,
     /// Processes that have the data directory open, this one included.
     pub processes: Vec<u32>,
+    /// Whether what is kept is sealed, and opens only with its key.
+    pub encrypted: bool,
     /// Whether the process that answers refuses all changes.
     pub read_only: bool,
     /// What a client should know, such as that nothing is kept beyond the end of the process.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metadata::TEXT_MAX;
 use super::segment::text_or_null;
-use super::{LIMIT_MAX, NextCall, Segment, check_limit};
+use super::{LIMIT_MAX, NextCall, Origin, Segment, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SnapshotId, TaskId};
@@ -121,6 +121,8 @@ pub struct Snapshot {
     #[schemars(schema_with = "text_or_null")]
     pub name: Option<String>,
     pub created_at: Timestamp,
+    /// Where its name and segments came from, of all the lowest: user, agent, tool or import.
+    pub origin: Origin,
     pub segments_snapshot: u64,
     pub tokens_snapshot: u64,
     /// Give it to context_undo to take this back.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::NextCall;
+use super::{NextCall, Origin};
 use crate::id::{CheckpointId, SessionId};
 use crate::json;
 
@@ -185,6 +185,8 @@ impl Weights {
 pub struct View {
     /// What fits, under the same keys.
     pub context: Map<String, Value>,
+    /// Where the text in it came from: user, agent, tool or import.
+    pub origin: Origin,
     /// The checkpoint it is a view of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<CheckpointId>,

@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use super::Engine;
 use super::retention::OUT_OF_REACH;
 use crate::api::{
-    CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, SaveCheckpoint,
-    SaveStatus, SavedCheckpoint,
+    CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, Origin,
+    SaveCheckpoint, SaveStatus, SavedCheckpoint, check_claimed,
 };
 use crate::canon::{Hash, hash_object};
 use crate::clock::Since;
@@ -39,7 +39,8 @@ impl Engine {
         };
         let (engine, base) = (self.clone(), known.clone());
         let is_small = json::is_within(&request.context, INLINE_BYTES_MAX);
-        let prepare = move || engine.prepare_checkpoint(request, base.as_deref());
+        let origin = scope.origin;
+        let prepare = move || engine.prepare_checkpoint(request, origin, base.as_deref());
         let (mut new, context, mut found) = offload_unless(is_small, prepare).await??;
         let added = loop {
             match self.store.add_checkpoint(&scope, new.clone()).await? {
@@ -85,10 +86,12 @@ impl Engine {
     fn prepare_checkpoint(
         &self,
         request: SaveCheckpoint,
+        origin: Origin,
         base: Option<&Known>,
     ) -> Result<(NewCheckpoint, Arc<RawValue>, Option<Vec<String>>)> {
         let context = to_raw_value(&request.context).map_err(|error| Error::broken(format!("context: {error}")))?;
         self.check_context_size(context.get().len())?;
+        check_claimed(request.origin)?;
         ContextRule::check_all(request.context_rules.as_deref().unwrap_or_default()).map_err(Error::InvalidInput)?;
         let context_hash = match base.filter(|base| base.context.get() == context.get()) {
             Some(same) => same.context_hash,
@@ -120,6 +123,7 @@ impl Engine {
             agent: request.agent_id,
             workflow: request.workflow_id,
             metadata,
+            origin: request.origin.unwrap_or(origin),
             git: (self.git)(),
             context_hash,
             correlation,
@@ -253,8 +257,12 @@ fn fingerprint(request: &SaveCheckpoint, project: &ProjectId, context_hash: &Has
         "expectedCheckpointId": request.expected_checkpoint_id,
         "parentCheckpointId": request.parent_checkpoint_id,
     });
+    // What came later stands in it only when it was given: what was asked before is the same request still.
     if let Some(rules) = &request.context_rules {
         rest["contextRules"] = serde_json::json!(rules);
+    }
+    if let Some(origin) = &request.origin {
+        rest["origin"] = serde_json::json!(origin);
     }
     Hash::of_parts(&[&context_hash.0, rest.to_string().as_bytes()])
 }

@@ -159,6 +159,7 @@ impl Export {
         let record = CheckpointRecord {
             checkpoint_id: checkpoint.checkpoint_id,
             created_at: checkpoint.created_at,
+            origin: Some(checkpoint.said_origin),
             agent_id: checkpoint.agent_id,
             workflow_id: checkpoint.workflow_id,
             parent_checkpoint_id: checkpoint.parent_checkpoint_id.filter(|parent| written.contains(parent)),

@@ -3,12 +3,16 @@
 use serde_json::{Value, json};
 
 use super::Engine;
-use crate::api::{ExpandHandle, ExpandedHandle, LoadCheckpoint};
+use crate::api::{ExpandHandle, ExpandedHandle, LoadCheckpoint, Origin};
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Holder, Range, text_of};
 use crate::offload::offload_unless;
 use crate::pack::unpack;
+use crate::prose::quoted;
 use crate::store::Scope;
+
+/// A context that comes with a request is an agent's: no one said otherwise.
+pub(super) const GIVEN: Origin = Origin::Agent;
 
 impl Engine {
     /// The value that a handle names, or the part of it that is asked for.
@@ -18,34 +22,32 @@ impl Engine {
             return Err(Error::InvalidInput("limit is 0, it must be at least 1".to_owned()));
         }
         let missing = |why: &str| not_found(&request, why.to_owned());
-        let text = match &handle.holder {
+        let (text, origin) = match &handle.holder {
             Holder::Checkpoint(id) => {
                 let wanted = LoadCheckpoint { checkpoint_id: Some(id.clone()), ..LoadCheckpoint::default() };
                 let loaded = match self.load_checkpoint(scope, wanted).await {
                     Err(Error::CheckpointNotFound(_)) => return Err(missing("there is no such checkpoint")),
                     loaded => loaded?,
                 };
-                loaded.context.get().as_bytes().to_vec()
+                (loaded.context.get().as_bytes().to_vec(), loaded.checkpoint.origin)
             }
             Holder::Segment(id) => {
                 let found = self.store.find_segment(scope, id).await?;
                 let segment = found.ok_or_else(|| missing("there is no such segment"))?;
-                json!(segment.text).to_string().into_bytes()
+                (json!(segment.text).to_string().into_bytes(), segment.origin)
             }
             Holder::Context(hash) => {
                 let packed = self.store.find_context(scope, *hash).await?;
                 let packed = packed.ok_or_else(|| missing("one that was given with a request is kept for 7 days"))?;
-                offload_unless(false, move || {
-                    unpack(&[packed], &[]).map_err(|damage| Error::broken(damage.to_string()))
-                })
-                .await??
+                let unpack = move || unpack(&[packed], &[]).map_err(|damage| Error::broken(damage.to_string()));
+                (offload_unless(false, unpack).await??, GIVEN)
             }
         };
         let warnings = self.warnings();
         offload_unless(false, move || {
             let context = crate::json::parse_trusted(&text).map_err(|error| Error::broken(error.to_string()))?;
             let value = context.pointer(&handle.pointer).ok_or_else(|| not_found(&request, what_is_there(&context)))?;
-            part(value, &handle, &request).map(|expanded| ExpandedHandle { warnings, ..expanded })
+            part(value, &handle, &request).map(|expanded| ExpandedHandle { origin, warnings, ..expanded })
         })
         .await?
     }
@@ -61,9 +63,10 @@ fn what_is_there(context: &Value) -> String {
     if !context.is_object() {
         return "it leads to a text, which has no parts but ?lines= and ?bytes=".to_owned();
     }
-    let keys: Vec<&str> = context.as_object().into_iter().flat_map(|map| map.keys()).map(String::as_str).collect();
+    let keys: Vec<&String> = context.as_object().into_iter().flat_map(|map| map.keys()).collect();
     let more = if keys.len() > SHOWN_MAX { ", …" } else { "" };
-    format!("the context has the keys {}{more}", keys[..keys.len().min(SHOWN_MAX)].join(", "))
+    let shown: Vec<String> = keys.iter().take(SHOWN_MAX).map(|key| quoted(key)).collect();
+    format!("the context has the keys {}{more}", shown.join(", "))
 }
 
 fn part(value: &Value, handle: &Handle, request: &ExpandHandle) -> Result<ExpandedHandle> {
@@ -89,6 +92,7 @@ fn part(value: &Value, handle: &Handle, request: &ExpandHandle) -> Result<Expand
     Ok(ExpandedHandle {
         handle: request.handle.clone(),
         content,
+        origin: Origin::default(),
         total_chars,
         offset,
         next_offset,

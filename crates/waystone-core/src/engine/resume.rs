@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{Class, ListSessions, LoadCheckpoint, NextCall, Preview, ResumeSessions, Resumed, ResumedSession};
+use crate::api::{
+    Class, ListSessions, LoadCheckpoint, NextCall, Origin, Preview, ResumeSessions, Resumed, ResumedSession,
+};
 use crate::classify::{Rules, classify_all};
 use crate::error::{Error, Result};
 use crate::offload::offload;
@@ -62,6 +64,9 @@ impl Engine {
 
     async fn describe(&self, scope: &Scope, ranked: Ranked) -> Result<ResumedSession> {
         let preview = self.preview(scope, &ranked).await?;
+        let is_named = preview.name.is_some() || !preview.tags.is_empty();
+        let of_name = if is_named { ranked.found.session.origin } else { Origin::User };
+        let origin = ranked.found.newest_origin.lowest(of_name);
         let session = ranked.found.session;
         Ok(ResumedSession {
             session_id: session.id,
@@ -72,6 +77,7 @@ impl Engine {
             checkpoint_id: ranked.found.newest,
             git: ranked.found.git,
             why: ranked.why,
+            origin,
             preview,
             started_alike: ranked.started_alike,
         })

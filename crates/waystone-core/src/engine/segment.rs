@@ -1,11 +1,12 @@
 //! Segments: put, and listed by what is in the window.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Engine;
 use crate::api::{
-    ListSegments, NextCall, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters, SegmentType,
-    TaskContext, Tier, WorkingSet, WorkingSetReply,
+    ListSegments, NextCall, Origin, ProjectList, PutReply, PutSegments, SaidMessage, Segment, SegmentFilters,
+    SegmentType, TaskContext, Tier, WorkingSet, WorkingSetReply,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -115,6 +116,7 @@ impl Engine {
                 id,
                 text,
                 text_hash,
+                origin: with.origin.unwrap_or_else(|| scope.origin.of_text(kind, role.as_deref())),
                 kind,
                 tokens: None,
                 is_estimate: false,
@@ -132,6 +134,7 @@ impl Engine {
                 scan.text(pointer, &segment.text);
                 segment.text_hash = Hash::of(segment.text.as_bytes());
             }
+            lower_equal(&mut segments);
             scan.end().map(|warnings| (segments, warnings))
         };
         let (segments, warnings) = offload(bytes, prepare).await??;
@@ -276,6 +279,18 @@ impl Engine {
         }
         arguments.insert("move_to_active".to_owned(), true.into());
         Ok((found, Some(NextCall { tool: "context_retrieve_stashed", arguments })))
+    }
+}
+
+/// Equal texts of one request become one segment, which is trusted as the least of them.
+fn lower_equal(segments: &mut [NewSegment]) {
+    let mut lowest: HashMap<(SegmentType, [u8; 32]), Origin> = HashMap::new();
+    for segment in &*segments {
+        let origin = lowest.entry((segment.kind, segment.text_hash.0)).or_insert(segment.origin);
+        *origin = origin.lowest(segment.origin);
+    }
+    for segment in segments {
+        segment.origin = lowest[&(segment.kind, segment.text_hash.0)];
     }
 }
 

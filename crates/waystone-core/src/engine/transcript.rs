@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Engine;
 use super::checkpoint::parse_context;
 use super::secret::cover_turn;
-use crate::api::{Checkpoint, Digest, ListCheckpoints, LoadCheckpoint, SaveCheckpoint};
+use crate::api::{Checkpoint, Digest, ListCheckpoints, LoadCheckpoint, Origin, SaveCheckpoint};
 use crate::canon::Hash;
 use crate::error::{Conflict, Error, Result};
 use crate::id::{CheckpointId, SegmentId, SessionId};
@@ -67,17 +67,19 @@ impl Engine {
             Err(Error::SessionNotFound(_)) => None,
             page => page?.checkpoints.pop().map(|head| head.checkpoint_id),
         };
-        let mut digest = match head {
-            Some(_) => self.find_digest(scope, newest, |_| true).await?.map(|(digest, _)| digest).unwrap_or_default(),
-            None => Digest::default(),
+        let before = match head {
+            Some(_) => self.find_digest(scope, newest, |_| true).await?,
+            None => None,
         };
+        let (mut digest, origin) = before.map_or((Digest::default(), Origin::User), |(digest, of)| (digest, of.origin));
+        let origin = added.iter().fold(origin, |lowest, (turn, _)| lowest.lowest(turn.origin()));
         (digest.client, digest.transcript, digest.place) = (client.to_owned(), path.to_owned(), place.to_owned());
         digest.add(added);
         let Value::Object(mut context) = json!(digest) else { unreachable!("a digest is an object") };
         if let Some(cover) = self.secrets.shown() {
             cover.object(&mut context);
         }
-        self.save_checkpoint(scope, checkpoint_of(session, client, context, head)?).await.map(drop)
+        self.save_checkpoint(scope, checkpoint_of(session, client, (context, origin), head)?).await.map(drop)
     }
 
     /// What a session that begins is told: of itself if it was captured before, else of the newest of the project, and in the project of
@@ -91,9 +93,19 @@ impl Engine {
             own => own?,
         };
         let now = self.clock.now();
-        let guide = found.map(|(digest, checkpoint)| guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at)));
-        let covered = |guide: String| self.secrets.shown().and_then(|cover| cover.text(&guide)).unwrap_or(guide);
-        Ok(guide.map(covered))
+        let tell = |(digest, checkpoint): (Digest, Checkpoint)| {
+            // Before it is fenced: what is left out of a text must not take the end of a fence with it.
+            let digest = self.covered(digest);
+            guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at))
+        };
+        Ok(found.map(tell))
+    }
+
+    fn covered(&self, digest: Digest) -> Digest {
+        let Some(cover) = self.secrets.shown() else { return digest };
+        let Value::Object(mut context) = json!(digest) else { unreachable!("a digest is an object") };
+        cover.object(&mut context);
+        serde_json::from_value(context.into()).unwrap_or_default()
     }
 
     /// The newest of these checkpoints that was made of a transcript and `is_meant`. Only so many are looked at.
@@ -142,6 +154,7 @@ impl Engine {
                     id: id.clone(),
                     text_hash: Hash::of(text.as_bytes()),
                     kind: turn.kind(),
+                    origin: turn.origin(),
                     tokens: Some(text.len().div_ceil(BYTES_PER_TOKEN) as u64),
                     is_estimate: true,
                     pieces: meaning::pieces(&searched(&text)),
@@ -176,7 +189,7 @@ impl Engine {
 fn checkpoint_of(
     session: &SessionId,
     client: &str,
-    context: Map<String, Value>,
+    (context, origin): (Map<String, Value>, Origin),
     expected: Option<CheckpointId>,
 ) -> Result<SaveCheckpoint> {
     // Of several that want to be the first of a session one is.
@@ -192,6 +205,7 @@ fn checkpoint_of(
         expected_checkpoint_id: expected,
         parent_checkpoint_id: None,
         context_rules: None,
+        origin: Some(origin),
         idempotency_key: first,
     })
 }

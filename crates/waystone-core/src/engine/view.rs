@@ -11,9 +11,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::Engine;
+use super::handle::GIVEN;
 use crate::api::{
-    AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, PrioritizeContext,
-    ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
+    AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, Origin,
+    PrioritizeContext, ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
 };
 use crate::canon::Hash;
 use crate::classify::{Rules, classify, classify_all};
@@ -24,6 +25,7 @@ use crate::histogram::Kind;
 use crate::id::{CheckpointId, SessionId};
 use crate::offload::offload_unless;
 use crate::pack::pack;
+use crate::prose::quoted;
 use crate::store::{NewContext, Scope};
 use crate::survive;
 
@@ -33,6 +35,7 @@ struct Source {
     rules: Rules,
     checkpoint: Option<CheckpointId>,
     session: Option<SessionId>,
+    origin: Origin,
     /// The text of a context that came with the request.
     given: Option<Arc<RawValue>>,
 }
@@ -125,7 +128,8 @@ impl Engine {
             Some(session) => self.rules_of(scope, session).await?,
             None => self.rules(&[], &[])?,
         };
-        Ok(Source { context, rules, checkpoint: None, session: session_id, given: Some(text.into()) })
+        let (session, origin, given) = (session_id, GIVEN, Some(text.into()));
+        Ok(Source { context, rules, checkpoint: None, session, origin, given })
     }
 
     async fn source_of(&self, scope: &Scope, loaded: &LoadedCheckpoint) -> Result<Source> {
@@ -135,6 +139,7 @@ impl Engine {
             rules: self.rules(&marks, &rules)?,
             checkpoint: Some(loaded.id.clone()),
             session: Some(loaded.checkpoint.session_id.clone()),
+            origin: loaded.checkpoint.origin,
             given: None,
         })
     }
@@ -152,7 +157,7 @@ impl Engine {
         self.store.note_measured(scope, Kind::View, name, saved);
         let over = made.view.report.over_budget.then(|| {
             let (tokens, asked) = (made.view.report.tokens_after, made.tokens_max);
-            let keys = made.view.context.keys().map(|key| format!("`{key}`")).take(5).collect::<Vec<_>>().join(", ");
+            let keys = made.view.context.keys().map(|key| quoted(key)).take(5).collect::<Vec<_>>().join(", ");
             format!("{asked} tokens were asked for, and what is CRITICAL alone has {tokens}: the view holds exactly that, {keys}")
         });
         let unkept = has_no_handles.then(|| "handles of this view cannot be resolved: read-only".to_owned());
@@ -225,6 +230,7 @@ impl Engine {
         };
         let view = View {
             context: compressed.context,
+            origin: source.origin,
             checkpoint_id: source.checkpoint,
             session_id: source.session,
             report,

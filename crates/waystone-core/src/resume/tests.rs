@@ -1,5 +1,5 @@
 use super::*;
-use crate::api::{Hit, Session};
+use crate::api::{Hit, Origin, Session};
 use crate::canon::Hash;
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -16,6 +16,7 @@ fn session(id: &str, hours_ago: i64) -> Resumable {
             created_at: Timestamp::from_ms(0),
             last_accessed_at: Timestamp::from_ms(NOW_MS - hours_ago * HOUR_MS),
             tags: Vec::new(),
+            origin: Origin::Agent,
             workflow_id: None,
             total_size_bytes: 1,
             checkpoint_count: 1,
@@ -26,6 +27,7 @@ fn session(id: &str, hours_ago: i64) -> Resumable {
         accessed_seq: 1_000_000 - hours_ago,
         correlation: Hash::of(id.as_bytes()),
         newest: "c".parse().unwrap(),
+        newest_origin: Origin::Agent,
         newest_name: None,
         newest_bytes: 1,
         git: None,

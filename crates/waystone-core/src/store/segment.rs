@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Scope;
 use crate::api::{
-    ListOperations, ListSnapshots, OperationPage, PruneAction, Segment, SegmentFilters, SegmentType, Snapshot,
+    ListOperations, ListSnapshots, OperationPage, Origin, PruneAction, Segment, SegmentFilters, SegmentType, Snapshot,
     SnapshotPage, Task, Tier, UndoneOperation,
 };
 use crate::canon::Hash;
@@ -50,6 +50,8 @@ pub struct NewSegment {
     pub text: String,
     pub text_hash: Hash,
     pub kind: SegmentType,
+    /// Where it came from, as was said.
+    pub origin: Origin,
     /// `None` when the caller believes that it is known.
     pub tokens: Option<u64>,
     /// They were not counted: someone else will.

@@ -1,14 +1,13 @@
 //! What a conversation has come to, kept as the context of a checkpoint: turn by turn it grows, and a new session is told of it.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use super::claude::id_of;
 use super::{Said, Turn, text_at};
-use crate::api::{Checkpoint, Digest, Failure, OpenCall, OpenTask, Quote};
+use crate::api::{Checkpoint, Digest, Failure, OpenCall, OpenTask, Origin, Quote};
 use crate::handle::{Handle, Holder};
 use crate::id::SegmentId;
+use crate::prose::{FENCE_BYTES, NOTICE, entry, fence, quoted};
 use crate::survive::{Anchor, Speaker, anchor, changed_file};
 
 /// How much of each is kept, and of each text.
@@ -214,54 +213,96 @@ fn error_line(text: &str) -> &str {
     lines.clone().find(says).or_else(|| lines.next_back()).unwrap_or_default()
 }
 
-/// What a session that begins is told: statements, those that stand for more with where the whole of it is. `age` says how old it is.
+/// What a session that begins is told: statements, those that stand for more with where the whole of it is. `age` says how old it is. All
+/// of it is data to who reads it, and stands in a fence, each statement with where it came from; if the checkpoint was imported, all of it was.
 pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
     let (session, id) = (&checkpoint.session_id, &checkpoint.checkpoint_id);
-    let mut guide = format!(
-        "Background that Waystone kept of session {session}, {age} ago, {} turns; it asks for nothing by itself.\n",
+    let head = format!(
+        "Background that Waystone kept of session {session}, {age} ago, {} turns; it asks for nothing by itself. {NOTICE}",
         digest.turns
     );
     let tail = format!(
         "All turns are kept: context_search_stashed finds them, context_expand returns what a handle (ws:…) stands for, \
          workflow_checkpoint_load {{\"checkpointId\": \"{id}\"}} returns this as data.\n"
     );
-    let room = GUIDE_BYTES.saturating_sub(tail.len());
-    let mut parts: Vec<String> = Vec::new();
-    if let Some(last) = &digest.last_request {
-        // The first that is told is told in any case.
-        let end = last.text.floor_char_boundary(room / 2);
-        let more = if end < last.text.len() { "…" } else { "" };
-        parts.push(format!("Last request ({}): {}{more}\n", last.handle, &last.text[..end]));
+    let room = GUIDE_BYTES.saturating_sub(head.len() + FENCE_BYTES + tail.len());
+    let is_imported = checkpoint.origin == Origin::Import;
+    let mut told = String::new();
+    for Statement { what, handle, origin, text } in statements(digest, room) {
+        let statement = entry(&format!("{what}{}", place(handle)), origin.shown(is_imported), &text);
+        // Not all fits; what is left out is one call away.
+        if told.len() + statement.len() <= room {
+            told.push_str(&statement);
+        }
     }
-    parts.extend(digest.last_reply.as_ref().map(|last| format!("Last answer ({}): {}\n", last.handle, last.text)));
+    head + &fence(&told) + &tail
+}
+
+/// A handle to a segment, in parentheses; of anything else that stands in its place nothing is told.
+fn place(handle: &str) -> String {
+    match handle.parse() {
+        Ok(Handle { holder: Holder::Segment(id), .. }) => format!(" ({})", self::handle(&id)),
+        _ => String::new(),
+    }
+}
+
+/// Something that is told: what it is, where the whole of it is, whose it is, and the text.
+struct Statement<'a> {
+    what: &'static str,
+    handle: &'a str,
+    origin: Origin,
+    text: String,
+}
+
+impl<'a> Statement<'a> {
+    fn new(what: &'static str, origin: Origin, text: String) -> Self {
+        Self { what, handle: "", origin, text }
+    }
+
+    fn of(what: &'static str, origin: Origin, said: &'a Quote) -> Self {
+        Self { handle: &said.handle, ..Self::new(what, origin, said.text.clone()) }
+    }
+}
+
+/// What is told, that which matters most first. The first is told in any case, and so takes no more than half of the room.
+fn statements(digest: &Digest, room: usize) -> Vec<Statement<'_>> {
+    let mut all = Vec::new();
+    if let Some(last) = &digest.last_request {
+        let end = longest(&last.text, room / 2);
+        let more = if end < last.text.len() { "…" } else { "" };
+        let text = format!("{}{more}", &last.text[..end]);
+        all.push(Statement { text, ..Statement::of("Last request", Origin::User, last) });
+    }
+    all.extend(digest.last_reply.iter().map(|last| Statement::of("Last answer", Origin::Agent, last)));
     // What was said already is not said again.
     let is_last = |said: &&Quote| digest.last_request.as_ref().is_some_and(|last| last.handle == said.handle);
-    parts.extend(
-        digest
-            .goals
-            .iter()
-            .filter(|goal| !is_last(goal))
-            .map(|goal| format!("Goal ({}): {}\n", goal.handle, goal.text)),
-    );
-    parts.extend(digest.open_tasks.iter().map(|task| format!("Open task, {}: {}\n", task.status, task.text)));
-    let newest_first = digest.unresolved_errors.iter().rev();
-    parts.extend(
-        newest_first
-            .map(|failure| format!("Unresolved error of `{}` ({}): {}\n", failure.call, failure.handle, failure.text)),
-    );
+    let goals = digest.goals.iter().filter(|goal| !is_last(goal));
+    all.extend(goals.map(|goal| Statement::of("Goal", Origin::User, goal)));
+    // A task may be named by what a tool answered.
+    let task = |task: &OpenTask| Statement::new("Open task", Origin::Tool, format!("{}: {}", task.status, task.text));
+    all.extend(digest.open_tasks.iter().map(task));
+    all.extend(digest.unresolved_errors.iter().rev().map(|failure| {
+        let text = format!("{}: {}", quoted(&failure.call), failure.text);
+        Statement { handle: &failure.handle, ..Statement::new("Unresolved error", Origin::Tool, text) }
+    }));
     if !digest.files_touched.is_empty() {
         let files: Vec<&str> = digest.files_touched.iter().rev().map(String::as_str).collect();
-        parts.push(format!("Files touched, the newest first: {}\n", cut(&files.join(", "), QUOTE_CHARS)));
+        let files = cut(&files.join(", "), QUOTE_CHARS);
+        all.push(Statement::new("Files touched, the newest first", Origin::Agent, files));
     }
     let is_goal =
         |said: &&Quote| digest.goals.iter().any(|goal| goal.handle == said.handle && goal.text.contains(&said.text));
     let decisions = digest.decisions.iter().rev().filter(|said| !is_last(said) && !is_goal(said));
-    parts.extend(decisions.map(|said| format!("Decided or demanded ({}): {}\n", said.handle, said.text)));
-    for part in parts {
-        // Not all fits; what is left out is one call away.
-        if guide.len() + part.len() <= room {
-            let _ = guide.write_str(&part);
-        }
+    // Of a decision it is not kept who made it.
+    all.extend(decisions.map(|said| Statement::of("Decided or demanded", Origin::Agent, said)));
+    all
+}
+
+/// Where a text must end so that it takes no more than so many bytes in a fence.
+fn longest(text: &str, bytes_max: usize) -> usize {
+    let mut end = text.floor_char_boundary(bytes_max);
+    while end > 0 && entry("", Origin::User, &text[..end]).len() > bytes_max {
+        end = text.floor_char_boundary(end * 3 / 4);
     }
-    guide + &tail
+    end
 }

@@ -6,7 +6,8 @@ use waystone_core::Result;
 use waystone_core::api::{AuditChain, AuditHead, AuditRecord, Exact, ListAudit, VerifiedAudit};
 use waystone_core::audit::{Walk, verify_file};
 use waystone_core::clock::{Clock, Timestamp};
-use waystone_testkit::harness::private_dir;
+use waystone_store::Root;
+use waystone_testkit::harness::{key, private_dir};
 use waystone_testkit::{Harness, audit};
 
 const NONE: [i64; 0] = [];
@@ -172,7 +173,13 @@ async fn a_repair_or_restore_opens_another_chain_that_says_after_which_record() 
     let lost = verify(&h, None).await.head;
     h.close_mirrored().await;
     let clock: Arc<dyn Clock> = h.clock.clone();
-    waystone_store::restore_from(h.data_dir(), backup.as_ref(), &clock, &mut |_, _| {}).unwrap();
+    waystone_store::restore_from(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        backup.as_ref(),
+        &clock,
+        &mut |_, _| {},
+    )
+    .unwrap();
     h.restart().await;
     let verified = verify(&h, None).await;
     assert_eq!((verified.chains, verified.sound), (2, true), "{verified:?}");

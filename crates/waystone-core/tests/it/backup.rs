@@ -8,8 +8,8 @@ use serde_json::json;
 use waystone_core::api::{Deletion, FindingKind, ListSegments};
 use waystone_core::clock::Clock;
 use waystone_core::id::CheckpointId;
-use waystone_store::{OpenError, Repaired};
-use waystone_testkit::harness::{context_of, copy_dir, private_dir};
+use waystone_store::{OpenError, Repaired, Root};
+use waystone_testkit::harness::{context_of, copy_dir, key, private_dir};
 use waystone_testkit::{Harness, audit};
 
 async fn back_up(h: &Harness) -> PathBuf {
@@ -20,7 +20,12 @@ async fn back_up(h: &Harness) -> PathBuf {
 fn restore_from(h: &Harness, from: &Path) -> Result<Repaired, OpenError> {
     let clock: Arc<dyn Clock> = h.clock.clone();
     h.clock.advance_ms(1000);
-    waystone_store::restore_from(h.data_dir(), from, &clock, &mut |_, _| {})
+    waystone_store::restore_from(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        from,
+        &clock,
+        &mut |_, _| {},
+    )
 }
 
 fn lose_database(h: &Harness) {
@@ -97,7 +102,13 @@ async fn a_lost_database_begins_with_the_newest_good_backup_and_gets_what_is_new
     h.close_mirrored().await;
     fs::write(bad.join("waystone.db"), b"not a database").unwrap();
     lose_database(&h);
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &h.limits).err().unwrap();
+    let refused = waystone_store::Sqlite::open(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        h.clock.clone(),
+        &h.limits,
+    )
+    .err()
+    .unwrap();
     assert!(matches!(refused, OpenError::Lost { .. }));
     let repaired = h.repair();
     assert_eq!(repaired.backup, Some(good));
@@ -116,7 +127,13 @@ async fn a_backup_without_mirrors_is_not_hidden_by_a_fresh_database() {
     back_up(&h).await;
     h.close_mirrored().await;
     lose_database(&h);
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &h.limits).err().unwrap();
+    let refused = waystone_store::Sqlite::open(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        h.clock.clone(),
+        &h.limits,
+    )
+    .err()
+    .unwrap();
     assert!(matches!(refused, OpenError::Lost { .. }));
     h.repair();
     h.restart().await;

@@ -15,6 +15,7 @@ mod find;
 mod handle;
 mod mark;
 mod mirror;
+mod origin;
 mod repair;
 mod resume;
 mod search;

@@ -9,8 +9,9 @@ use waystone_core::api::FindingKind;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
+use waystone_store::Root;
 use waystone_testkit::contexts::Random;
-use waystone_testkit::harness::{context_of, copy_dir, private_dir, request_of};
+use waystone_testkit::harness::{context_of, copy_dir, key, private_dir, request_of};
 use waystone_testkit::{Harness, audit};
 
 /// Two sessions, one of them with two groups, closed and opened again: everything is mirrored.
@@ -175,10 +176,14 @@ async fn a_lost_database_is_refused_and_rebuilt_with_everything_that_was_mirrore
     let before = (everything(&h, &ids).await, h.list(json!({ "limit": 1000 })).await);
     h.engine.close().await;
     fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
-    let refused = waystone_store::Sqlite::open(h.data_dir(), h.clock.clone(), &waystone_core::Limits::default())
-        .err()
-        .unwrap()
-        .hint();
+    let refused = waystone_store::Sqlite::open(
+        Root { path: h.data_dir(), key: key().as_ref(), seals: key().is_some() },
+        h.clock.clone(),
+        &waystone_core::Limits::default(),
+    )
+    .err()
+    .unwrap()
+    .hint();
     assert!(refused.contains("doctor --repair"), "{refused}");
     assert!(!h.data_dir().join("waystone.db").exists(), "no fresh database hides what was saved");
 
@@ -250,7 +255,12 @@ async fn what_a_damaged_database_holds_and_no_file_does_is_brought_over() {
     fs::write(data_dir.join("waystone.db"), bytes).unwrap();
 
     let clock: Arc<dyn Clock> = h.clock.clone();
-    let repaired = waystone_store::repair(data_dir, &clock, &mut |_, _| {}).unwrap();
+    let repaired = waystone_store::repair(
+        Root { path: data_dir, key: key().as_ref(), seals: key().is_some() },
+        &clock,
+        &mut |_, _| {},
+    )
+    .unwrap();
     assert!(repaired.damage.is_some() && repaired.set_aside.is_some());
     let rebuilt = h.at(data_dir);
     assert_eq!(everything_of(&rebuilt, &h.scope, &ids).await, before);

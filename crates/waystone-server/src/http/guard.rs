@@ -45,7 +45,14 @@ impl Connected<IncomingStream<'_, TcpListener>> for Peer {
     }
 }
 
-pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+/// What is stored is never taken for another kind of thing than it is sent as, such as a page.
+pub(super) async fn check(state: State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = admit_or_refuse(state, request, next).await;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn admit_or_refuse(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     // What has no connection was made in this process.
     let peer = request.extensions().get::<ConnectInfo<Peer>>().map_or(Peer::Own, |info| info.0);
     if peer != Peer::Own && !guard.allow_other_users {

@@ -76,7 +76,7 @@ impl Tool {
         self
     }
 
-    /// Takes arguments out of what is told of the tool.
+    /// Takes arguments, and fields of the reply, out of what is told of the tool.
     pub(super) fn hide(&mut self, arguments: &[&str]) {
         let tool = self.definition.name.clone();
         let is_hidden =
@@ -84,6 +84,11 @@ impl Tool {
         let input = Arc::make_mut(&mut self.definition.input_schema);
         input.remove("additionalProperties");
         if let Some(Value::Object(properties)) = input.get_mut("properties") {
+            properties.retain(|name, _| !is_hidden(name));
+        }
+        // What a reply has besides is seen in the reply.
+        let output = self.definition.output_schema.as_mut().map(Arc::make_mut);
+        if let Some(Value::Object(properties)) = output.and_then(|output| output.get_mut("properties")) {
             properties.retain(|name, _| !is_hidden(name));
         }
     }

@@ -4,6 +4,30 @@ use http_body_util::BodyExt;
 
 use crate::client::Client;
 
+/// A browser that is led to a reply shows text in it as text.
+#[tokio::test]
+async fn no_reply_is_taken_for_another_kind_than_it_is_sent_as() {
+    let client = Client::new();
+    client.harness.save("s", serde_json::json!({ "page": "<script>alert(1)</script>" })).await;
+    for (path, host) in [
+        ("/api/sessions/s/export", "localhost"),
+        ("/api/sessions", "localhost"),
+        ("/docs", "localhost"),
+        ("/nowhere", "localhost"),
+        ("/docs", "evil.example"),
+    ] {
+        let request = Request::get(path).header(header::HOST, host).body(Body::empty()).unwrap();
+        let response = client.send(request).await;
+        assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path} {host}");
+        let kind = response.headers()[header::CONTENT_TYPE].to_str().unwrap();
+        assert_eq!(
+            kind.starts_with("application/json"),
+            path != "/docs" || host != "localhost",
+            "{path} {host}: {kind}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn whoever_looks_for_a_page_is_shown_the_way() {
     let client = Client::new();

@@ -42,6 +42,7 @@ fn tools(id: &str) -> Vec<(&'static str, Value)> {
     let ids = json!({ "project_id": "own", "segment_ids": [id] });
     vec![
         ("context_put", with("text", json!("text"))),
+        ("context_put", json!({ "project_id": "own", "text": "said", "origin": "user" })),
         ("context_put", with("texts", json!(["one", "two"]))),
         ("context_put", with("messages", descriptors["recent_messages"].clone())),
         ("context_get_working_set", list.clone()),

@@ -66,7 +66,9 @@ async fn a_part_of_what_is_behind_a_handle_is_had_by_offset_and_limit_or_by_a_ra
     let id = c.harness.save("s", json!({ "text": "öne\ntwo\nthree" })).await.checkpoint_id;
     let handle = json!(format!("ws:checkpoint:{id}#/text"));
     let (_, part) = expand(&c, &handle, "?offset=1&limit=4").await;
-    let expected = json!({ "handle": handle, "content": "ne\nt", "total_chars": 13, "offset": 1, "next_offset": 5 });
+    let expected = json!({
+        "handle": handle, "content": "ne\nt", "origin": "agent", "total_chars": 13, "offset": 1, "next_offset": 5,
+    });
     assert_eq!(part, expected);
     let lines = json!(format!("ws:checkpoint:{id}#/text?lines=2-3"));
     assert_eq!(expand(&c, &lines, "").await.1["content"], "two\nthree");

@@ -10,9 +10,10 @@ use super::name::SUFFIX;
 use super::{DamagedFile, Group, decode};
 use crate::directory::DataDirectory;
 use crate::platform::{self, create_private_dir, create_private_file, planted, sync_directory};
+use crate::sqlite::Keys;
 
-pub(crate) fn read_file(path: &Path) -> io::Result<Result<Group, DamagedFile>> {
-    Ok(decode(&platform::read_file(path)?))
+pub(crate) fn read_file(path: &Path, keys: &Keys) -> io::Result<Result<Group, DamagedFile>> {
+    Ok(decode(&platform::read_file(path)?, keys))
 }
 
 /// Fails where a link leads somewhere else.

@@ -16,7 +16,14 @@ const PAGE: usize = 2000;
 /// So many are looked at for one page of a list.
 const LOOKED_AT_MAX: usize = 50_000;
 
-const COLUMNS: &str = "seq, at_ms, actor, kind, subject, payload, lower(hex(payload_hash)), lower(hex(hash))";
+/// What is sealed is read as it is kept, so that it can be checked by who does not have the key.
+const AS_KEPT: &str = "iif(typeof(payload) = 'blob', json_quote(lower(hex(payload))), payload)";
+/// As people read it.
+const OPENED: &str = "unsealed(payload, 'operation', seq)";
+
+fn columns(payload: &str) -> String {
+    format!("seq, at_ms, actor, kind, subject, {payload}, lower(hex(payload_hash)), lower(hex(hash))")
+}
 
 #[async_trait]
 impl AuditStore for Sqlite {
@@ -54,7 +61,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
 
 /// Records after a number, and how the log says that it begins and ends.
 pub(crate) fn read(db: &Connection, space: i64, after: i64) -> DbResult<AuditPart> {
-    let sql = format!("SELECT {COLUMNS} FROM operation WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
+    let columns = columns(AS_KEPT);
+    let sql = format!("SELECT {columns} FROM operation WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
     let mut statement = db.prepare_cached(&sql)?;
     let records: Vec<AuditRecord> =
         statement.query_map(params![space, after, PAGE], record)?.collect::<rusqlite::Result<_>>()?;
@@ -78,8 +86,9 @@ pub(crate) fn list_chains(db: &Connection, space: i64) -> DbResult<Vec<AuditChai
 
 /// No index has what is filtered by, so a page ends also when much was looked at for it.
 fn list(db: &Connection, scope: &Scope, filter: &ListAudit) -> DbResult<AuditPage> {
+    let columns = columns(OPENED);
     let sql = format!(
-        "SELECT {COLUMNS}, (:since IS NULL OR at_ms >= :since) AND (:until IS NULL OR at_ms < :until)
+        "SELECT {columns}, (:since IS NULL OR at_ms >= :since) AND (:until IS NULL OR at_ms < :until)
              AND (:actor IS NULL OR actor = :actor) AND (:kind IS NULL OR kind = :kind)
              AND (:session IS NULL OR instr(subject, :session) > 0)
          FROM operation WHERE space = :space AND seq < :before ORDER BY seq DESC LIMIT :looked_at_max"

@@ -14,9 +14,11 @@ use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
 
 use super::connection::{open_alone, open_writer};
-use super::error::{DbResult, file_error};
+use super::error::{DbResult, file_error, unreadable};
+use super::migration::{VERSION, make, version};
 use super::mirror::take_turn;
 use super::retention::remove_again;
+use super::seal::Keys;
 use crate::backup::{Unfinished, database_in, list, rotate};
 use crate::directory::DataDirectory;
 use crate::mirror::tombstone::{self, Removed};
@@ -38,7 +40,7 @@ pub(crate) struct Copy {
 
 impl Copy {
     pub(crate) fn new(directory: &DataDirectory, to: Option<PathBuf>, at: Timestamp) -> DbResult<Self> {
-        Ok(Self { directory: directory.clone(), db: open_writer(&directory.database())?, to, at })
+        Ok(Self { directory: directory.clone(), db: open_writer(&directory.database(), directory.keys())?, to, at })
     }
 
     fn interrupt_handle(&self) -> InterruptHandle {
@@ -61,7 +63,7 @@ impl Copy {
             unfinished.sync().map_err(failed)?;
             let turn = take_turn(&self.directory)?;
             let removed = tombstone::read_all(&self.directory).map_err(failed)?;
-            remove_from(&unfinished.path(), &removed)?;
+            remove_from(&unfinished.path(), self.directory.keys(), &removed, self.at)?;
             Ok((sessions, checkpoints, turn))
         });
         let (sessions, checkpoints, _turn) = match done {
@@ -88,7 +90,7 @@ impl Copy {
             return Err(Error::StorageUnavailable { reason: Unavailable::Full, message }.into());
         }
         self.db.execute("VACUUM INTO ?1", params![path.display().to_string()])?;
-        let copy = open_alone(path)?;
+        let copy = open_alone(path, self.directory.keys())?;
         Ok(copy
             .query_row("SELECT session_count, checkpoint_count FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
@@ -100,11 +102,23 @@ pub(crate) fn copy_whole(directory: &DataDirectory, at: Timestamp) -> Result<Bac
 }
 
 /// Removes checkpoints from a copy that no one else has open.
-fn remove_from(path: &Path, removed: &Removed) -> DbResult<()> {
+fn remove_from(path: &Path, keys: &Arc<Keys>, removed: &Removed, at: Timestamp) -> DbResult<()> {
     if removed.is_empty() {
         return Ok(());
     }
-    let db = open_alone(path)?;
+    let mut db = open_alone(path, keys)?;
+    if version(&db)? < VERSION {
+        let ids = serde_json::json!(removed).to_string();
+        let has_any = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE id IN (SELECT value FROM json_each(?1)))";
+        if !db.query_row(has_any, params![ids], |row| row.get(0))? {
+            return Ok(());
+        }
+        // What removes asks for what a copy of an older format does not have.
+        drop(db);
+        make(path, keys, at).map_err(|error| unreadable("a backup", error))?;
+        db = open_alone(path, keys)?;
+        db.pragma_update(None, "journal_mode", "DELETE")?;
+    }
     let transaction = db.unchecked_transaction()?;
     remove_again(&transaction, removed)?;
     transaction.commit()?;
@@ -114,7 +128,7 @@ fn remove_from(path: &Path, removed: &Removed) -> DbResult<()> {
 /// Removes checkpoints from every backup in the data directory. Only for who has the turn to write files.
 pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed, now: Timestamp) -> DbResult<()> {
     for backup in list(directory, now).map_err(|error| file_error(&directory.backups(), &error))? {
-        if let Err(error) = remove_from(&database_in(&backup), removed) {
+        if let Err(error) = remove_from(&database_in(&backup), directory.keys(), removed, now) {
             tracing::warn!(%error, backup = %backup.display(), "nothing could be removed from a backup; it is tried again");
         }
     }

@@ -18,7 +18,9 @@ use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
 use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
+use super::origin::read_origin;
 use super::retention::recount_session;
+use super::seal::session_column;
 use super::session;
 use crate::mirror;
 pub(crate) use add::{Links, add, check_quota, find_base, find_open_group, insert};
@@ -135,8 +137,17 @@ pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, 
     mark_group_changed(db, key, seq)
 }
 
-const COLUMNS: &str = "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, c.metadata, c.agent, c.workflow, p.id, \
-                       c.context_hash, coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, s.critical_keys, c.git_branch, c.git_head";
+const COLUMNS: &str = concat!(
+    "c.id, s.id, s.project, c.created_at_ms, c.size_bytes, ",
+    session_column!("c", "metadata", "s"),
+    ", c.agent, c.workflow, p.id, ",
+    session_column!("c", "context_hash", "s"),
+    ", coalesce(c.archived_at_ms, s.archived_at_ms), c.seq, ",
+    session_column!("s", "critical_keys", "s"),
+    ", ",
+    session_column!("c", "git_branch", "s"),
+    ", c.git_head, c.origin, c.imported"
+);
 
 const FROM: &str = "FROM checkpoint AS c JOIN session AS s ON s.key = c.session
                     LEFT JOIN checkpoint AS p ON p.key = c.parent";
@@ -154,6 +165,7 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         Metadata::default()
     });
     let marks: Vec<String> = serde_json::from_str(&row.get::<_, String>(12)?).unwrap_or_default();
+    let (said_origin, origin) = read_origin(row, 15)?;
     Ok(Checkpoint {
         checkpoint_id: id(row, 0)?.ok_or_else(missing_id)?,
         session_id: id(row, 1)?.ok_or_else(missing_id)?,
@@ -161,6 +173,8 @@ fn read(row: &Row<'_>) -> DbResult<Checkpoint> {
         created_at: Timestamp::from_ms(row.get(3)?),
         size_bytes: row.get(4)?,
         metadata: metadata.with_critical_keys(&marks),
+        origin,
+        said_origin,
         agent_id: id(row, 6).unwrap_or_default(),
         workflow_id: id(row, 7).unwrap_or_default(),
         parent_checkpoint_id: id(row, 8)?,
@@ -260,21 +274,25 @@ pub(crate) fn find(
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (checkpoint, key) = (read(row)?, row.get(15)?);
+    let (checkpoint, key) = (read(row)?, row.get(17)?);
     let is_known = known == Some(&checkpoint.checkpoint_id);
     let chain = if is_known { Vec::new() } else { find_chain(db, key, known)? };
-    let group: Option<String> = row.get(16)?;
+    let group: Option<String> = row.get(18)?;
     let mirror = group.map(|group| mirror::path_of(checkpoint.session_id.as_str(), &group).display().to_string());
     Ok(Some(StoredCheckpoint { checkpoint, chain, mirror }))
 }
 
 /// The bytes of a checkpoint after those of its base, and so on back to bytes that stand alone or to what is `known`.
 fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResult<Vec<Packed>> {
-    let mut statement = db.prepare_cached(
-        "SELECT c.raw_bytes, c.raw_hash, b.bytes, p.id, p.key, p.raw_hash FROM checkpoint AS c
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT c.raw_bytes, ",
+        session_column!("c", "raw_hash", "s"),
+        ", unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key), p.id, p.key, ",
+        session_column!("p", "raw_hash", "s"),
+        " FROM checkpoint AS c JOIN session AS s ON s.key = c.session
          LEFT JOIN checkpoint_bytes AS b ON b.checkpoint = c.key LEFT JOIN checkpoint AS p ON p.key = c.base
-         WHERE c.key = ?1",
-    )?;
+         WHERE c.key = ?1"
+    ))?;
     let (mut chain, mut next) = (Vec::new(), Some(key));
     while let Some(key) = next
         && chain.len() < CHAIN_MAX
@@ -295,6 +313,18 @@ fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResu
     }
     chain.reverse();
     Ok(chain)
+}
+
+/// Writes the bytes of a checkpoint, in place of those that it has.
+pub(crate) fn write_bytes(db: &Connection, key: i64, bytes: &[u8]) -> DbResult<()> {
+    let written = db
+        .prepare_cached(
+            "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes)
+             SELECT c.key, sealed(?2, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
+             FROM checkpoint AS c LEFT JOIN session AS s ON s.key = c.session WHERE c.key = ?1",
+        )?
+        .execute(params![key, bytes])?;
+    if written == 1 { Ok(()) } else { Err(unreadable("a checkpoint", "its row is missing")) }
 }
 
 fn add_to_counts(db: &Connection, scope: &Scope, session: i64, checkpoints: i64, bytes: usize) -> DbResult<()> {

@@ -1,6 +1,7 @@
 //! The only place that opens databases, so that every connection has the same settings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -8,6 +9,8 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::checkpoint::parse_metadata;
+use super::seal::{self, Keys};
+use crate::directory::DataDirectory;
 
 /// How long SQLite waits for other connections.
 pub(crate) const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -16,17 +19,17 @@ pub(crate) const BUSY_MAX: Duration = Duration::from_secs(5);
 ///
 /// What SQLite cannot open for writing it opens for reading, and stays with that as long as the connection lives. So one that
 /// cannot write is opened once more: a fault that passes must not last. After that reads go on, and writes say why they fail.
-pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
-    let db = open_for_commits(path)?;
+pub(crate) fn open_writer(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    let db = open_for_commits(path, keys)?;
     if !is_read_only(&db)? {
         return Ok(db);
     }
     drop(db);
-    open_for_commits(path)
+    open_for_commits(path, keys)
 }
 
-fn open_for_commits(path: &Path) -> rusqlite::Result<Connection> {
-    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+fn open_for_commits(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?;
     // The log is cut back to this size when it starts over.
     db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 4194304;")?;
     Ok(db)
@@ -41,16 +44,16 @@ fn is_read_only(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// For a look at a database that may not be ours: closing it changes nothing.
-pub(crate) fn open_untouched(path: &Path) -> rusqlite::Result<Connection> {
-    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+pub(crate) fn open_untouched(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.execute_batch("PRAGMA query_only = ON;")?;
     Ok(db)
 }
 
 /// For a copy that no one else has open. It is a file by itself: there is no log beside it.
-pub(crate) fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
-    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+pub(crate) fn open_alone(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?;
     db.execute_batch("PRAGMA synchronous = EXTRA;")?;
     Ok(db)
 }
@@ -59,21 +62,28 @@ pub(crate) fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// Beside a writer of this process.
-    Beside(PathBuf),
+    Beside(DataDirectory),
     /// By a process that only reads, beside writers of others.
-    Only(PathBuf),
+    Only(DataDirectory),
     /// From where no one writes: neither a log nor its index can be made there.
-    Frozen(PathBuf),
+    Frozen(DataDirectory),
 }
 
 impl Source {
+    pub(crate) fn directory(&self) -> &DataDirectory {
+        let (Self::Beside(directory) | Self::Only(directory) | Self::Frozen(directory)) = self;
+        directory
+    }
+
     pub(crate) fn open(&self) -> rusqlite::Result<Connection> {
         match self {
-            Self::Beside(path) => open_reader(path),
-            Self::Only(path) => with_words(open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?),
-            Self::Frozen(path) => {
+            Self::Beside(directory) => open_reader(&directory.database(), directory.keys()),
+            Self::Only(directory) => {
+                with_words(open(&directory.database(), OpenFlags::SQLITE_OPEN_READ_ONLY, directory.keys())?)
+            }
+            Self::Frozen(directory) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-                with_words(open(Path::new(&frozen_uri(path)), flags)?)
+                with_words(open(Path::new(&frozen_uri(&directory.database())), flags, directory.keys())?)
             }
         }
     }
@@ -89,8 +99,8 @@ fn frozen_uri(path: &Path) -> String {
 }
 
 /// For reads beside the writer. It may write to the shared index of the log, but never to the database.
-pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
-    with_words(open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)
+pub(crate) fn open_reader(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    with_words(open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?)
 }
 
 fn with_words(db: Connection) -> rusqlite::Result<Connection> {
@@ -100,7 +110,8 @@ fn with_words(db: Connection) -> rusqlite::Result<Connection> {
         2,
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC,
         |context| {
-            let metadata = parse_metadata(context.get_raw(0).as_str()?);
+            // What cannot be read has no words.
+            let metadata = parse_metadata(context.get_raw(0).as_str_or_null()?.unwrap_or_default());
             let query = context.get_raw(1).as_str()?;
             Ok(metadata.is_ok_and(|metadata| metadata.has_words(query)))
         },
@@ -111,8 +122,8 @@ fn with_words(db: Connection) -> rusqlite::Result<Connection> {
 /// For making the schema, when this process has the directory alone. Until the journal is a write-ahead log, SQLite keeps a
 /// rollback journal and unlinks it to commit; EXTRA makes the unlinking durable too. Otherwise a power cut could bring that
 /// journal back, and the whole database would be rolled back to nothing.
-pub(crate) fn open_new(path: &Path) -> rusqlite::Result<Connection> {
-    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+pub(crate) fn open_new(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
+    let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE, keys)?;
     db.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA journal_mode = WAL;")?;
     Ok(db)
 }
@@ -123,7 +134,7 @@ pub(crate) fn open_empty() -> rusqlite::Result<Connection> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one home of opening databases")]
-fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+fn open(path: &Path, flags: OpenFlags, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(BUSY_MAX)?;
     db.set_prepared_statement_cache_capacity(64);
@@ -135,6 +146,7 @@ fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     db.execute_batch(
         "PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON;",
     )?;
+    seal::register(&db, keys)?;
     // Whichever connection closes last folds the log back, so all of them sync alike.
     #[cfg(target_os = "macos")]
     db.execute_batch("PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;")?;
@@ -151,7 +163,7 @@ mod tests {
     fn a_database_cannot_make_the_process_do_more_than_read_and_write_it() {
         let directory = private_dir();
         let path = directory.path().join("a.db");
-        let db = open_new(&path).unwrap();
+        let db = open_new(&path, &Arc::default()).unwrap();
         db.execute_batch("CREATE TABLE a (b); CREATE VIRTUAL TABLE f USING fts5(t);").unwrap();
         for refused in [
             "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'garbage'",

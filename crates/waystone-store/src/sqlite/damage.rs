@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use waystone_core::clock::Timestamp;
 
 use super::connection::open_untouched;
 use super::migration::{VERSION, cannot_open, is_confirmed, known_schema, make, schema, version};
+use super::seal::Keys;
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::open_private_file;
@@ -23,7 +25,7 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
         _ => return Ok(Some("it is missing".to_owned())),
     }
     let look = || -> rusqlite::Result<Result<Option<String>, u32>> {
-        let db = open_untouched(&path)?;
+        let db = open_untouched(&path, directory.keys())?;
         let found = version(&db)?;
         if found > VERSION && is_confirmed(&db, found)? {
             return Ok(Err(found));
@@ -39,10 +41,15 @@ pub(crate) fn why_unusable(directory: &DataDirectory) -> Result<Option<String>, 
 }
 
 /// Makes a copy of a database in a file of its own, with the present schema. Says why it cannot be used, if so.
-pub(crate) fn why_unusable_copy(from: &Path, to: &Path, at: Timestamp) -> Result<Option<String>, OpenError> {
+pub(crate) fn why_unusable_copy(
+    from: &Path,
+    to: &Path,
+    keys: &Arc<Keys>,
+    at: Timestamp,
+) -> Result<Option<String>, OpenError> {
     open_private_file(to).map_err(|error| OpenError::Unusable { path: to.to_owned(), error })?;
     let copy = || -> rusqlite::Result<Result<(), u32>> {
-        let db = open_untouched(from)?;
+        let db = open_untouched(from, keys)?;
         let found = version(&db)?;
         if found > VERSION && is_confirmed(&db, found)? {
             return Ok(Err(found));
@@ -57,11 +64,11 @@ pub(crate) fn why_unusable_copy(from: &Path, to: &Path, at: Timestamp) -> Result
         Ok(Ok(())) => {}
         Err(error) => return Ok(Some(error.to_string())),
     }
-    match make(to, at) {
+    match make(to, keys, at) {
         Err(OpenError::Database { message, .. }) => return Ok(Some(message)),
         made => made?,
     }
-    let damage = open_untouched(to).and_then(|db| damage(&db));
+    let damage = open_untouched(to, keys).and_then(|db| damage(&db));
     Ok(damage.unwrap_or_else(|error| Some(error.to_string())))
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
     let path = group.path().ok_or_else(missing_id)?;
     let removed = tombstone::read(directory, group.session.id()).unwrap_or_default();
     let (mut damage, mut has_copy, mut is_ahead) = (None, false, false);
-    match read_file(&directory.root().join(&path)) {
+    match read_file(&directory.root().join(&path), directory.keys()) {
         Err(error) => damage = Some(format!("it cannot be read: {error}")),
         Ok(Err(damaged)) => damage = Some(damaged.to_string()),
         Ok(Ok(copy)) if copy.row.id() != group.row.id() => damage = Some("it is another group's".to_owned()),

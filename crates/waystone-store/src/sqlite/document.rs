@@ -151,7 +151,10 @@ fn add_session(db: &Connection, scope: &Scope, new: &NewSession, first: &NewChec
     let added = session::add(db, scope, first)?;
     let record = &new.session;
     db.prepare_cached(
-        "UPDATE session SET name = ?2, tags = ?3, workflow = ?4, created_at_ms = ?5, critical_keys = ?6, context_rules = ?7
+        "UPDATE session SET name = sealed(?2, 'name', id, 'session:' || id, wrapped_key),
+             tags = sealed(?3, 'tags', id, 'session:' || id, wrapped_key), workflow = ?4, created_at_ms = ?5,
+             critical_keys = sealed(?6, 'critical_keys', id, 'session:' || id, wrapped_key),
+             context_rules = sealed(?7, 'context_rules', id, 'session:' || id, wrapped_key), imported = 1
          WHERE key = ?1",
     )?
     .execute(params![
@@ -190,7 +193,8 @@ fn add_checkpoints(
     for new in missing {
         let Some((packed, base)) = find_base(db, scope, group, new)? else { return Err(changed_meanwhile()) };
         let parent = new.parent.as_ref().map(|id| find_key_in(db, scope, session.key, id)).transpose()?;
-        insert(db, scope, session, Links { parent, group, base }, (new, packed), seq)?;
+        let (key, _) = insert(db, scope, session, Links { parent, group, base }, (new, packed), seq)?;
+        db.prepare_cached("UPDATE checkpoint SET imported = 1 WHERE key = ?1")?.execute(params![key])?;
         group = find_open_group(db, session.key)?;
     }
     Ok(())

@@ -19,7 +19,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> Db
     let newest: i64 =
         db.query_row("SELECT event_seq FROM space WHERE space = ?1", params![scope.space], |row| row.get(0))?;
     let mut statement = db.prepare_cached(
-        "SELECT seq, at_ms, kind, payload FROM event WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+        "SELECT seq, at_ms, kind, unsealed(payload, 'event', seq) FROM event WHERE space = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
     )?;
     let mut rows = statement.query(params![scope.space, after, limit])?;
     let mut events = Vec::new();

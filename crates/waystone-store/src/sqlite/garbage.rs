@@ -12,7 +12,8 @@ use waystone_core::store::{Candidates, Facts, FindCandidates, PLAN_LIFE_MS, Plan
 use super::error::{DbResult, unreadable};
 use super::segment::{ProjectRow, TOPIC_COUNTED_MAX, find_project, kind_of, resolve};
 
-/// What must stay, and all that it refers to: nodes are segments (kind 0) and topics (kind 1), so that a topic is gone through once.
+/// What must stay, and all that it refers to: nodes are segments (kind 0) and topics (kind 1), so that a topic is gone through once. What is
+/// found is looked up from each node: the other way round every segment would be looked at for each of them.
 pub(super) const ROOTS: &str = "
     WITH RECURSIVE root (kind, key, topic) AS (
         SELECT 0, key, NULL FROM segment WHERE project = :project AND pinned = 1 AND tier <> 'archive'
@@ -21,13 +22,13 @@ pub(super) const ROOTS: &str = "
         UNION SELECT 0, key, NULL FROM
             (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND type = 'message' AND tier = 'working'
              ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
-        UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = :file AND tier <> 'archive'
+        UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = (SELECT sealed_alike(:file, 'file_path', 'project:' || id, wrapped_key) FROM project WHERE key = :project) AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM segment
             WHERE project = :project AND type = 'decision' AND created_at_ms >= :since AND tier <> 'archive'
-        UNION SELECT 0, r.target, NULL FROM root JOIN segment_ref AS r ON root.kind = 0 AND r.source = root.key
-            JOIN segment AS t ON t.key = r.target AND t.tier <> 'archive'
-        UNION SELECT 1, 0, s.topic FROM root JOIN segment AS s ON root.kind = 0 AND s.key = root.key WHERE s.topic IS NOT NULL
-        UNION SELECT 0, s.key, NULL FROM root JOIN segment AS s
+        UNION SELECT 0, r.target, NULL FROM root CROSS JOIN segment_ref AS r ON root.kind = 0 AND r.source = root.key
+            CROSS JOIN segment AS t ON t.key = r.target AND t.tier <> 'archive'
+        UNION SELECT 1, 0, s.topic FROM root CROSS JOIN segment AS s ON root.kind = 0 AND s.key = root.key WHERE s.topic IS NOT NULL
+        UNION SELECT 0, s.key, NULL FROM root CROSS JOIN segment AS s
             ON root.kind = 1 AND s.project = :project AND s.topic = root.topic AND s.tier <> 'archive'
     )";
 
@@ -211,4 +212,43 @@ pub(crate) fn find_plan(db: &Connection, scope: &Scope, id: &PlanId, now: Timest
 /// Forgets plans that no one carried out.
 pub(crate) fn expire_plans(db: &Connection, now_ms: i64) -> rusqlite::Result<usize> {
     db.execute("DELETE FROM plan WHERE at_ms < ?1", params![now_ms - PLAN_LIFE_MS])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use waystone_testkit::harness::private_dir;
+
+    use super::*;
+    use crate::sqlite::connection::open_new;
+    use crate::sqlite::migration::make;
+
+    #[test]
+    fn what_a_segment_that_stays_refers_to_is_looked_up_and_not_searched_for() {
+        let directory = private_dir();
+        let path = directory.path().join("a.db");
+        make(&path, &Arc::default(), Timestamp::from_ms(0)).unwrap();
+        let db = open_new(&path, &Arc::default()).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {ROOTS} SELECT count(*) FROM root");
+        let mut statement = db.prepare(&sql).unwrap();
+        let mut rows = statement.raw_query();
+        let mut steps: Vec<String> = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            steps.push(row.get("detail").unwrap());
+        }
+        let recursive = steps.iter().position(|step| step == "RECURSIVE STEP").unwrap();
+        let searches: Vec<&str> =
+            steps[recursive..].iter().map(String::as_str).filter(|step| step.starts_with("SEARCH")).collect();
+        assert_eq!(
+            searches,
+            [
+                "SEARCH r USING PRIMARY KEY (source=?)",
+                "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH s USING INDEX segment_by_topic (project=? AND topic=?)",
+            ],
+            "{steps:#?}"
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! The two logs, appended to inside the caller's transaction: operations, which are kept and chained by their hashes, and
 //! events, which tell subscribers and expire.
 
+use rusqlite::types::Value as Written;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use waystone_core::audit::chain;
@@ -30,8 +31,10 @@ pub(crate) fn append(db: &Connection, scope: &Scope, operation: &Operation<'_>) 
 /// Appends `operation` and tells subscribers.
 pub(crate) fn append_and_publish(db: &Connection, scope: &Scope, operation: &Operation<'_>) -> DbResult<i64> {
     let (seq, event) = add(db, scope, operation, 1)?;
-    db.prepare_cached("INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
+    db.prepare_cached(
+        "INSERT INTO event (space, seq, at_ms, kind, payload) VALUES (?1, ?2, ?3, ?4, sealed(?5, 'event', ?2))",
+    )?
+    .execute(params![scope.space, event, operation.at.ms(), operation.kind, operation.payload.to_string()])?;
     Ok(seq)
 }
 
@@ -42,8 +45,12 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
         .query_row(params![scope.space], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut subject = operation.subject.clone();
     subject.push(handle("project", operation.project));
-    let (subject, payload) = (json!(subject).to_string(), operation.payload.to_string());
-    let payload_hash = Hash::of(payload.as_bytes());
+    let subject = json!(subject).to_string();
+    // The hash is of what is written: a chain verifies without the key.
+    let payload: Written = db
+        .prepare_cached("SELECT sealed(?1, 'operation', ?2)")?
+        .query_row(params![operation.payload.to_string(), seq], |row| row.get(0))?;
+    let payload_hash = hash_of(&payload);
     let hash = chain(&previous, seq, operation.at, &scope.actor, operation.kind, &subject, &payload_hash.0);
     db.prepare_cached(
         "INSERT INTO operation (space, seq, at_ms, actor, kind, project, subject, payload, payload_hash, hash)
@@ -68,6 +75,15 @@ fn add(db: &Connection, scope: &Scope, operation: &Operation<'_>, events: i64) -
         )?
         .query_row(params![scope.space, seq, hash.0, events], |row| row.get(0))?;
     Ok((seq, event))
+}
+
+/// The hash of a payload as it is written: the hash of its text, and of what is sealed as an audit has it.
+pub(crate) fn hash_of(payload: &Written) -> Hash {
+    match payload {
+        Written::Text(text) => Hash::of(text.as_bytes()),
+        Written::Blob(bytes) => Hash::of(format!("\"{}\"", hex::encode(bytes)).as_bytes()),
+        Written::Null | Written::Integer(_) | Written::Real(_) => Hash::of(&[]),
+    }
 }
 
 pub(crate) fn handle(kind: &str, id: &str) -> String {

@@ -236,7 +236,7 @@ impl Upkeep {
 
     pub(super) fn db(&mut self) -> rusqlite::Result<&Connection> {
         if self.db.is_none() {
-            let db = open_writer(&self.directory.database())?;
+            let db = open_writer(&self.directory.database(), self.directory.keys())?;
             if !self.is_on_demand {
                 db.busy_timeout(WAIT_MAX)?;
                 // No one is promised what housekeeping commits: after a power cut it is done again.

@@ -10,6 +10,7 @@ use waystone_core::store::Scope;
 
 use super::error::{DbResult, unreadable};
 use super::log::append_and_publish;
+use super::seal::session_column;
 use super::session::{self, mark_changed, operation};
 
 /// How many operations are looked through for one of the same actor.
@@ -48,11 +49,11 @@ pub(crate) fn remove(db: &Connection, scope: &Scope, id: &SessionId, key: &str, 
 }
 
 fn write_marks(db: &Connection, scope: &Scope, id: &SessionId, keys: &[impl serde::Serialize]) -> DbResult<()> {
-    db.prepare_cached("UPDATE session SET critical_keys = ?3 WHERE space = ?1 AND id = ?2")?.execute(params![
-        scope.space,
-        id.as_str(),
-        json!(keys).to_string()
-    ])?;
+    db.prepare_cached(
+        "UPDATE session SET critical_keys = sealed(?3, 'critical_keys', id, 'session:' || id, wrapped_key)
+         WHERE space = ?1 AND id = ?2",
+    )?
+    .execute(params![scope.space, id.as_str(), json!(keys).to_string()])?;
     Ok(())
 }
 
@@ -68,11 +69,11 @@ pub(crate) fn set_rules(
     if session.context_rules == rules {
         return Ok(());
     }
-    db.prepare_cached("UPDATE session SET context_rules = ?3 WHERE space = ?1 AND id = ?2")?.execute(params![
-        scope.space,
-        id.as_str(),
-        json!(rules).to_string()
-    ])?;
+    db.prepare_cached(
+        "UPDATE session SET context_rules = sealed(?3, 'context_rules', id, 'session:' || id, wrapped_key)
+         WHERE space = ?1 AND id = ?2",
+    )?
+    .execute(params![scope.space, id.as_str(), json!(rules).to_string()])?;
     let payload = json!({ "sessionId": id, "projectId": session.project_id, "contextRules": rules });
     let seq = append_and_publish(db, scope, &operation(&session, "session.ruled", at, payload))?;
     mark_changed(db, scope, id, seq)
@@ -81,7 +82,13 @@ pub(crate) fn set_rules(
 /// What is said of a session's keys, whether it is deleted or not.
 pub(crate) fn find_rules(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<(Vec<String>, Vec<ContextRule>)> {
     let found: Option<(String, String)> = db
-        .prepare_cached("SELECT critical_keys, context_rules FROM session WHERE space = ?1 AND id = ?2")?
+        .prepare_cached(concat!(
+            "SELECT ",
+            session_column!("s", "critical_keys", "s"),
+            ", ",
+            session_column!("s", "context_rules", "s"),
+            " FROM session AS s WHERE space = ?1 AND id = ?2"
+        ))?
         .query_row(params![scope.space, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let (keys, rules) = found.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
@@ -95,7 +102,7 @@ pub(crate) fn find_rules(db: &Connection, scope: &Scope, id: &SessionId) -> DbRe
 pub(crate) fn find_own_session(db: &Connection, scope: &Scope, project: &ProjectId) -> DbResult<Option<SessionId>> {
     let found: Option<String> = db
         .prepare_cached(
-            "SELECT s.id FROM operation AS o JOIN session AS s ON s.space = o.space AND s.id = o.payload ->> '$.sessionId'
+            "SELECT s.id FROM operation AS o JOIN session AS s ON s.space = o.space AND s.id = unsealed(o.payload, 'operation', o.seq) ->> '$.sessionId'
              WHERE o.space = ?1 AND o.seq > (SELECT operation_seq FROM space WHERE space = ?1) - ?4
                  AND o.kind = 'checkpoint.saved' AND o.project = ?2 AND o.actor = ?3 AND s.archived_at_ms IS NULL
              ORDER BY o.seq DESC LIMIT 1",

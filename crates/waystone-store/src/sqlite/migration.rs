@@ -2,23 +2,28 @@
 //! the same transaction: a crash leaves a file applied or not.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
 use super::connection::{Source, open_empty, open_new, open_untouched};
+use super::open::find_mark;
+use super::seal::{Keys, STORE};
 use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
     include_str!("../../migrations/sqlite/0004_segment.sql"),
     include_str!("../../migrations/sqlite/0005_search.sql"),
     include_str!("../../migrations/sqlite/0006_housekeeping.sql"),
+    include_str!("../../migrations/sqlite/0007_seal.sql"),
+    include_str!("../../migrations/sqlite/0008_origin.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]
@@ -44,7 +49,9 @@ pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
         let is_lost = directory.has_copies() || directory.rebuilt().exists();
         return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
     }
-    let found = open_untouched(&path).and_then(|db| version(&db)).map_err(|error| cannot_open(&path, &error))?;
+    let found = open_untouched(&path, directory.keys())
+        .and_then(|db| version(&db))
+        .map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
@@ -60,10 +67,10 @@ pub(crate) fn find_source(directory: &DataDirectory) -> Result<Source, OpenError
         return Err(if is_lost { OpenError::Lost { path } } else { OpenError::Nothing { path } });
     }
     let look = |source: &Source| source.open().and_then(|db| version(&db));
-    let mut source = Source::Only(path.clone());
+    let mut source = Source::Only(directory.clone());
     let mut found = look(&source);
     if found.is_err() && size(&directory.write_ahead_log()) == 0 {
-        source = Source::Frozen(path.clone());
+        source = Source::Frozen(directory.clone());
         found = look(&source);
     }
     match found {
@@ -82,6 +89,9 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
     let path = directory.database();
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
     if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+        if !directory.keys().is_sealed() && find_mark(directory).flatten().is_some() {
+            return Err(OpenError::Sealed { path });
+        }
         // What a newer version makes of it an older one cannot read.
         let copied = Copy::new(directory, None, now).and_then(|copy| copy.make());
         copied.map_err(|error| match has_room(&path) {
@@ -91,7 +101,7 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
             false => OpenError::Full { path: path.clone() },
         })?;
     }
-    make(&path, now)?;
+    make(&path, directory.keys(), now)?;
     sync_directory(directory.root()).map_err(unusable)?;
     // Folders above it may have been made with it. Some belong to others and cannot be synced by us; those were there before.
     directory.root().ancestors().skip(1).for_each(|folder| drop(sync_directory(folder)));
@@ -99,24 +109,45 @@ pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenE
 }
 
 /// Makes a database with the present schema, or brings one to it.
-pub(crate) fn make(path: &Path, now: Timestamp) -> Result<(), OpenError> {
+pub(crate) fn make(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> Result<(), OpenError> {
     open_private_file(path).map_err(|error| OpenError::Unusable { path: path.to_owned(), error })?;
-    apply(path, now).map_err(|error| cannot_open(path, &error))
+    apply(path, keys, now).map_err(|error| cannot_open(path, &error))
 }
 
-fn apply(path: &Path, now: Timestamp) -> rusqlite::Result<()> {
-    let mut db = open_new(path)?;
+fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> {
+    let mut db = open_new(path, keys)?;
     for number in version(&db)?..VERSION {
         let transaction = db.transaction()?;
         transaction.execute_batch(MIGRATIONS[number as usize])?;
         if number == 0 {
             add_first_space(&transaction, now)?;
         }
+        if number + 1 == VERSION {
+            // Also when the process that began to make it died.
+            let sql = "UPDATE space SET wrapped_key = new_key(?1)
+                       WHERE operation_seq = 0 AND row_seq = 0 AND wrapped_key IS NULL";
+            transaction.execute(sql, params![STORE])?;
+        }
         transaction.pragma_update(None, "user_version", number + 1)?;
         transaction.pragma_update(None, "application_id", APPLICATION + number + 1)?;
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// Takes the store's own key into use. A key that does not fit what is there, or none where one is needed, is refused.
+pub(crate) fn unlock(source: &Source) -> Result<(), OpenError> {
+    let (path, keys) = (source.directory().database(), source.directory().keys());
+    let wrapped: Option<Vec<u8>> = source
+        .open()
+        .and_then(|db| db.query_row("SELECT wrapped_key FROM space", [], |row| row.get(0)))
+        .map_err(|error| cannot_open(&path, &error))?;
+    match (wrapped, keys.is_sealed()) {
+        (None, false) => Ok(()),
+        (None, true) => Err(OpenError::NotSealed { path }),
+        (Some(_), false) => Err(OpenError::Sealed { path }),
+        (Some(wrapped), true) => keys.unlock(&wrapped).map_err(|_| OpenError::OtherKey { path }),
+    }
 }
 
 fn add_first_space(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
 use waystone_core::clock::Timestamp;
 use waystone_core::pack::decompress;
 
@@ -99,12 +100,13 @@ pub(crate) fn write(
     let path = directory.root().join(&relative);
     let failed = |error: &io::Error| file_error(&path, error);
     let removed = tombstone::read(directory, group.session.id()).map_err(|error| failed(&error))?;
-    let is_ours = match read_file(&path) {
+    let is_ours = match read_file(&path, directory.keys()) {
         Ok(Ok(before)) if before.row.id() == group.row.id() => {
             take_over(&mut group, before.without(&removed));
             true
         }
-        _ => !path.is_file(),
+        // A plain one that was left where everything is sealed now is not kept beside it.
+        _ => !path.is_file() || directory.keys().is_sealed() && mirror::sealed_by(&path) == Some(None),
     };
     if !is_ours {
         let aside = directory.damaged(at).join(&relative);
@@ -115,8 +117,8 @@ pub(crate) fn write(
         mirror::remove(&path).map_err(|error| failed(&error))?;
         return Ok(Some((key, changed)));
     }
-    let bytes = mirror::encode(&group).map_err(|error| failed(&error))?;
-    if mirror::decode(&bytes).as_ref() != Ok(&group) {
+    let bytes = mirror::encode(&group, directory.keys()).map_err(|error| failed(&error))?;
+    if mirror::decode(&bytes, directory.keys()).as_ref() != Ok(&group) {
         return Err(unreadable("a mirror file", "it does not decode to what it was made from"));
     }
     mirror::replace(&path, &bytes).map_err(|error| failed(&error))?;
@@ -146,13 +148,17 @@ fn take_over(group: &mut Group, before: Group) {
             saved.text = before.text;
         }
     }
+    if group.session.get("tags") == Some(&Value::Null) {
+        // Its key is damaged: what only the file has stays there.
+        group.session = before.session;
+    }
     // A repair brings them back.
     group.checkpoints.extend(known.into_values());
     group.checkpoints.sort_by_key(|saved| saved.columns.seq());
 }
 
 /// Columns that are written once and never again. The hash and length of a text are proven by the text.
-const IMMUTABLE: [&str; 10] = [
+const IMMUTABLE: [&str; 12] = [
     "context_hash",
     "created_at_ms",
     "agent",
@@ -163,6 +169,8 @@ const IMMUTABLE: [&str; 10] = [
     "metadata",
     "git_branch",
     "git_head",
+    "origin",
+    "imported",
 ];
 
 /// A group as the database has it.
@@ -171,19 +179,34 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
         Ok(db.prepare_cached(sql)?.query_row(params![key], columns::read).optional()?)
     };
     let row = one("SELECT * FROM checkpoint_group WHERE key = ?1")?;
-    let session = one("SELECT s.* FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1")?;
+    let session = one(&format!(
+        "SELECT s.*{} FROM session AS s JOIN checkpoint_group AS g ON g.session = s.key WHERE g.key = ?1",
+        columns::opened(db, "session", "s", "s")?
+    ))?;
     let (Some(mut row), Some(session)) = (row, session) else { return Ok(None) };
     // It says what the file holds, so it is not part of what is held.
     row.remove("mirrored_seq");
-    let mut statement = db.prepare_cached(
-        "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id FROM checkpoint AS c
-         WHERE c.group_key = ?1 ORDER BY c.seq",
-    )?;
+    let opened = columns::opened(db, "checkpoint", "c", "s")?;
+    // By the group's session: that of the row may be damaged.
+    let bytes = match opened.is_empty() {
+        true => "SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1",
+        false => {
+            "SELECT unsealed(b.bytes, 'bytes', c.id, 'session:' || s.id, s.wrapped_key)
+             FROM checkpoint_bytes AS b JOIN checkpoint AS c ON c.key = b.checkpoint
+             LEFT JOIN checkpoint_group AS g ON g.key = c.group_key LEFT JOIN session AS s ON s.key = g.session
+             WHERE b.checkpoint = ?1"
+        }
+    };
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT c.*, (SELECT id FROM checkpoint WHERE key = c.parent) AS parent_id{opened} FROM checkpoint AS c
+         JOIN checkpoint_group AS g ON g.key = c.group_key JOIN session AS s ON s.key = g.session
+         WHERE c.group_key = ?1 ORDER BY c.seq"
+    ))?;
     let mut rows = statement.query(params![key])?;
     let mut texts: HashMap<i64, Arc<[u8]>> = HashMap::new();
     let mut checkpoints = Vec::new();
     while let Some(row) = rows.next()? {
-        let decoded = read_text(db, row, &texts)?;
+        let decoded = read_text(db, bytes, row, &texts)?;
         // What follows is proven by its own hash, also when the hash of this one is damaged.
         if let Some(text) = &decoded {
             texts.insert(row.get("key")?, Arc::clone(text));
@@ -196,11 +219,17 @@ pub(crate) fn read_group(db: &Connection, key: i64) -> DbResult<Option<Group>> {
 }
 
 /// What the bytes of a checkpoint decode to, with the texts before it by their keys; `None` when they do not.
-fn read_text(db: &Connection, row: &Row<'_>, before: &HashMap<i64, Arc<[u8]>>) -> DbResult<Option<Arc<[u8]>>> {
+fn read_text(
+    db: &Connection,
+    bytes: &str,
+    row: &Row<'_>,
+    before: &HashMap<i64, Arc<[u8]>>,
+) -> DbResult<Option<Arc<[u8]>>> {
     let bytes = db
-        .prepare_cached("SELECT bytes FROM checkpoint_bytes WHERE checkpoint = ?1")?
+        .prepare_cached(bytes)?
         .query_row(params![row.get::<_, i64>("key")?], |row| row.get(0))
-        .optional();
+        .optional()
+        .map(Option::flatten);
     let bytes: Option<Vec<u8>> = match bytes {
         Err(error) if is_damage(&error) => None,
         bytes => bytes?,

@@ -36,7 +36,7 @@ const INVERTIBLE: [&str; 10] = [
 ];
 
 /// The last says whether something of it is left to be put back: what was removed for good is not.
-const COLUMNS: &str = "seq, kind, at_ms, actor, project, payload, undone, undoes,
+const COLUMNS: &str = "seq, kind, at_ms, actor, project, unsealed(payload, 'operation', seq), undone, undoes,
     kind NOT LIKE 'segment.%' OR EXISTS (SELECT 1 FROM segment_change AS c WHERE c.space = operation.space AND c.operation = seq)";
 
 struct Found {
@@ -197,7 +197,7 @@ fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project
         "task.used" => {
             "SELECT seq FROM operation
              WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0 AND (undoes IS NULL OR undoes <= ?2)
-                 AND (kind = 'task.used' OR kind = 'operation.undone' AND payload ->> '$.kind' = 'task.used')
+                 AND (kind = 'task.used' OR kind = 'operation.undone' AND unsealed(payload, 'operation', seq) ->> '$.kind' = 'task.used')
              ORDER BY seq LIMIT ?4"
         }
         _ => {

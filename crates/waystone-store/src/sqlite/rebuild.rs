@@ -6,6 +6,7 @@ mod salvage;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -14,14 +15,15 @@ use waystone_core::audit::CONTINUES;
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
-use super::connection::{open_untouched, open_writer};
+use super::connection::{self, open_untouched, open_writer};
 use super::counter::{continue_numbers, recount, recount_usage};
 use super::doctor::is_chain_whole;
 use super::error::{DbResult, file_error};
 use super::log::{Operation, append};
 use super::maintenance::checkpoint;
-use super::migration::{has_room, make};
+use super::migration::{has_room, make, unlock};
 use super::retention::remove_again;
+use super::seal::Keys;
 use crate::OpenError;
 use crate::directory::{CONTEXTS, DATABASE, DataDirectory, TOMBSTONES};
 use crate::mirror::tombstone::{self, Removed};
@@ -41,17 +43,19 @@ pub(crate) enum Base<'a> {
 /// far as it is not there. Begins the numbers and the log of what takes the place of another above all that is known.
 pub(crate) fn import_files(
     directory: &DataDirectory,
-    database: &Path,
+    target: &DataDirectory,
     base: &Base<'_>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Finding>, OpenError> {
-    make(database, at)?;
+    let database = &target.database();
+    make(database, directory.keys(), at)?;
+    unlock(&connection::Source::Beside(target.clone()))?;
     let failed = |error: &dyn std::fmt::Display| match has_room(database) {
         true => OpenError::Unrepaired { path: directory.database(), message: error.to_string() },
         false => OpenError::Full { path: directory.database() },
     };
-    let db = open_writer(database).map_err(|error| failed(&error))?;
+    let db = open_writer(database, directory.keys()).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
     let removed = tombstone::read_all(directory).map_err(|error| failed(&error))?;
     let mut import = Import {
@@ -120,7 +124,7 @@ impl Import<'_> {
             Base::Itself | Base::Damaged { .. } => self.add_all(directory, &sources, progress)?,
         }
         if let Base::Damaged { database, .. } = base {
-            self.salvage(database);
+            self.salvage(database, directory.keys());
         }
         let held_back = remove_again(self.db, &self.removed)?;
         if held_back > 0 {
@@ -156,7 +160,7 @@ impl Import<'_> {
         self.findings.extend(unread);
         let (mut sources, total) = (Vec::new(), 2 * files.len() as u64);
         for (done, path) in files.into_iter().enumerate() {
-            match read_file(&directory.root().join(&path)) {
+            match read_file(&directory.root().join(&path), directory.keys()) {
                 Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
                     let first_seq = seqs(&group).min().unwrap_or(i64::MAX);
                     self.changed = self.changed.max(group.changed_seq());
@@ -183,7 +187,7 @@ impl Import<'_> {
     ) -> DbResult<()> {
         for (done, source) in sources.iter().enumerate() {
             let path = directory.root().join(&source.path);
-            if let Ok(Ok(group)) = read_file(&path) {
+            if let Ok(Ok(group)) = read_file(&path, directory.keys()) {
                 let had_checkpoints = !group.checkpoints.is_empty();
                 let group = group.without(&self.removed);
                 if had_checkpoints && group.checkpoints.is_empty() {
@@ -202,8 +206,8 @@ impl Import<'_> {
     fn highest_known(&self, directory: &DataDirectory, base: &Base<'_>) -> (i64, i64) {
         let replaced = match base {
             Base::Itself => None,
-            Base::Damaged { database, .. } => numbers_of(database).ok(),
-            Base::Backup(_) => numbers_of(&directory.database()).ok(),
+            Base::Damaged { database, .. } => numbers_of(database, directory.keys()).ok(),
+            Base::Backup(_) => numbers_of(&directory.database(), directory.keys()).ok(),
         };
         let rows = self.seqs.keys().max().copied().unwrap_or(0);
         let (row, operation) = replaced.filter(|(row, operation)| row.max(operation) < &NUMBER_MAX).unwrap_or((0, 0));
@@ -263,15 +267,15 @@ fn begin_anew(db: &Connection, at: Timestamp) -> DbResult<()> {
 
 /// Every file of a database is to be written again.
 pub(crate) fn forget_files(directory: &DataDirectory) -> rusqlite::Result<()> {
-    open_writer(&directory.database())?.execute_batch("UPDATE checkpoint_group SET mirrored_seq = 0")
+    open_writer(&directory.database(), directory.keys())?.execute_batch("UPDATE checkpoint_group SET mirrored_seq = 0")
 }
 
 /// A number beyond this is a damaged one.
 const NUMBER_MAX: i64 = 1 << 52;
 
 /// The highest numbers of rows and operations in a database that is not ours to touch.
-fn numbers_of(path: &Path) -> rusqlite::Result<(i64, i64)> {
-    open_untouched(path)?
+fn numbers_of(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<(i64, i64)> {
+    open_untouched(path, keys)?
         .query_row("SELECT max(row_seq), max(operation_seq) FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 

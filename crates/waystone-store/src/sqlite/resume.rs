@@ -12,6 +12,8 @@ use waystone_core::store::{FindResumable, Resumable, Scope};
 
 use super::checkpoint;
 use super::error::{DbResult, unreadable};
+use super::origin::read_origin;
+use super::seal::session_column;
 use super::search::{self, Corpora};
 use super::session;
 
@@ -23,8 +25,24 @@ const HITS_MAX: u32 = 20;
 
 /// The newest checkpoint of a session, under names that a session has not.
 const NEWEST: &str =
-    "JOIN (SELECT key AS newest_key, id AS newest_id, name AS newest_name, git_branch, git_head, raw_bytes
-                            FROM checkpoint) ON newest_key = head";
+    "JOIN (SELECT key AS newest_key, id AS newest_id, name AS newest_name, git_branch, git_head, raw_bytes, origin,
+                            imported AS newest_imported FROM checkpoint) ON newest_key = head";
+
+/// What is read of both, besides the session itself.
+const BESIDES: &str = concat!(
+    session_column!("session", "correlation", "session"),
+    ", newest_id, unsealed(newest_name, 'name', newest_id, 'session:' || session.id, wrapped_key),
+    unsealed(git_branch, 'git_branch', newest_id, 'session:' || session.id, wrapped_key), git_head, raw_bytes, origin, newest_imported"
+);
+
+/// Sessions that were given a name or tags with the words.
+const IS_NAMED: &str = concat!(
+    "(name IS NOT NULL OR tags <> '[]') AND has_words(json_object('0', ",
+    session_column!("session", "name", "session"),
+    ", '1', ",
+    session_column!("session", "tags", "session"),
+    "), ?2)"
+);
 
 pub(crate) fn list(
     db: &Connection,
@@ -42,8 +60,7 @@ pub(crate) fn list(
         all.add("workflow = ?2", &workflow.as_str(), WORKFLOW_MAX, |_| {})?;
     }
     if let Some(query) = &wanted.query {
-        let is_named = "(name IS NOT NULL OR tags <> '[]') AND has_words(json_object('0', name, '1', tags), ?2)";
-        all.add(is_named, query, NAMED_MAX, |one| one.is_named = true)?;
+        all.add(IS_NAMED, query, NAMED_MAX, |one| one.is_named = true)?;
         let named = ListCheckpoints { query: Some(query.clone()), limit: NAMED_MAX, ..ListCheckpoints::default() };
         for id in checkpoint::list_sessions(db, scope, &named)? {
             all.add("id = ?2", &id, 1, |one| one.is_named = true)?;
@@ -73,21 +90,23 @@ impl Found<'_> {
     ) -> DbResult<()> {
         let columns = session::COLUMNS;
         let sql = format!(
-            "SELECT {columns}, correlation, newest_id, newest_name, git_branch, git_head, raw_bytes FROM session {NEWEST}
+            "SELECT {columns}, {BESIDES} FROM session {NEWEST}
              WHERE space = ?1 AND archived_at_ms IS NULL AND {condition} ORDER BY accessed_seq DESC LIMIT ?3"
         );
         let mut statement = self.db.prepare_cached(&sql)?;
         let mut rows = statement.query((self.space, value, limit))?;
         while let Some(row) = rows.next()? {
             let session = session::read(row)?;
-            let newest: String = row.get(13)?;
+            let newest: String = row.get(14)?;
+            let (_, newest_origin) = read_origin(row, 19)?;
             let one = Resumable {
                 accessed_seq: row.get(9)?,
-                correlation: Hash(row.get(12)?),
+                correlation: Hash(row.get(13)?),
                 newest: newest.parse().map_err(|error| unreadable("a checkpoint's id", error))?,
-                newest_name: row.get(14).unwrap_or_default(),
-                newest_bytes: row.get(17)?,
-                git: Git::new(row.get(15).unwrap_or_default(), row.get(16).unwrap_or_default()),
+                newest_name: row.get(15).unwrap_or_default(),
+                newest_origin,
+                newest_bytes: row.get(18)?,
+                git: Git::new(row.get(16).unwrap_or_default(), row.get(17).unwrap_or_default()),
                 is_named: false,
                 hit: None,
                 session,

@@ -212,11 +212,19 @@ fn erase_session(db: &Connection, scope: &Scope, doomed: &Doomed, project: &str)
     let sql = match groups.is_empty() {
         true => "DELETE FROM session WHERE key = ?1",
         false => {
-            "UPDATE session SET name = NULL, tags = '[]', workflow = NULL, critical_keys = '[]', context_rules = '[]'
-             WHERE key = ?1"
+            // With its key all that it sealed is gone; what is left of the row has another.
+            "UPDATE session SET wrapped_key = new_key('session:' || id) WHERE key = ?1"
         }
     };
     db.prepare_cached(sql)?.execute(params![doomed.session])?;
+    db.prepare_cached(
+        "UPDATE session SET name = NULL, tags = sealed('[]', 'tags', id, 'session:' || id, wrapped_key), workflow = NULL,
+             critical_keys = sealed('[]', 'critical_keys', id, 'session:' || id, wrapped_key),
+             context_rules = sealed('[]', 'context_rules', id, 'session:' || id, wrapped_key),
+             correlation = sealed(zeroblob(32), 'correlation', id, 'session:' || id, wrapped_key)
+         WHERE key = ?1",
+    )?
+    .execute(params![doomed.session])?;
     erase_words(db, scope.space, project, &doomed.session_id)?;
     Ok(groups)
 }
@@ -232,9 +240,9 @@ fn erase_words(db: &Connection, space: i64, project: &str, session: &str) -> DbR
         .execute(params![space, project, handle("session", session)])?;
     if erased > 0 {
         db.prepare_cached(
-            "UPDATE event SET payload = json_object('sessionId', ?2, 'projectId', ?3)
+            "UPDATE event SET payload = sealed(json_object('sessionId', ?2, 'projectId', ?3), 'event', seq)
              WHERE space = ?1 AND kind IN ('session.updated', 'session.marked', 'session.unmarked', 'session.ruled')
-                 AND payload ->> '$.sessionId' = ?2",
+                 AND unsealed(payload, 'event', seq) ->> '$.sessionId' = ?2",
         )?
         .execute(params![space, session, project])?;
     }

@@ -20,6 +20,8 @@ use waystone_core::search::searched;
 use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
+use super::origin::read_origin;
+use super::seal::{is_sealed, project_column};
 
 pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
@@ -49,11 +51,10 @@ pub(crate) fn ensure_project(db: &Connection, scope: &Scope, id: &ProjectId, at:
     if let Some(found) = find_project(db, scope, id)? {
         return Ok(found);
     }
-    db.prepare_cached("INSERT INTO project (space, id, changed_at_ms) VALUES (?1, ?2, ?3)")?.execute(params![
-        scope.space,
-        id.as_str(),
-        at.ms()
-    ])?;
+    db.prepare_cached(
+        "INSERT INTO project (space, id, changed_at_ms, wrapped_key) VALUES (?1, ?2, ?3, new_key('project:' || ?2))",
+    )?
+    .execute(params![scope.space, id.as_str(), at.ms()])?;
     Ok(ProjectRow { key: db.last_insert_rowid(), current_task: None, changed: at })
 }
 
@@ -127,16 +128,20 @@ pub(crate) fn touch_place(db: &Connection, project: i64, task: Option<i64>, at: 
 pub(crate) const TOPIC_COUNTED_MAX: u64 = 100;
 
 /// What [`read`] reads, from `segment AS s`.
-const COLUMNS: &str =
-    "s.id, p.id, t.id, s.type, s.tier, s.pinned, s.tokens, s.counted_at_ms, s.text_hash, s.created_at_ms,
-    s.touched_at_ms, s.topic, s.file_path, s.first_line, s.last_line, s.tags,
+const COLUMNS: &str = concat!(
+    "s.id, p.id, t.id, s.type, s.tier, s.pinned, s.tokens, s.counted_at_ms, iif(p.wrapped_key IS NULL, s.text_hash, NULL), s.created_at_ms,
+    s.touched_at_ms, s.topic, unsealed(s.file_path, 'file_path', 'project:' || p.id, 'project:' || p.id, p.wrapped_key),
+    s.first_line, s.last_line, ",
+    project_column!("s", "tags", "p"),
+    ",
     s.survived + (SELECT count(*) FROM collection WHERE project = s.project AND seq > s.entered_seq),
     s.mentions
         + (SELECT count(*) FROM segment_ref AS r JOIN segment AS f ON f.key = r.source
            WHERE r.target = s.key AND f.tier <> 'archive')
         + (SELECT count(*) FROM (SELECT 1 FROM segment AS o
            WHERE o.project = s.project AND o.topic = s.topic AND o.tier <> 'archive' AND o.key <> s.key LIMIT 100)),
-    x.text, s.seq";
+    unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin, s.imported"
+);
 const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
     JOIN segment_text AS x ON x.segment = s.key";
 
@@ -156,6 +161,7 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         segment_id: id,
         text: text[..end.unwrap_or(text.len())].to_owned(),
         kind: kind_of(row.get_ref(3)?.as_str().unwrap_or_default())?,
+        origin: read_origin(row, 20)?.1,
         project_id: row.get::<_, String>(1)?.parse().map_err(wrong)?,
         task_id: row.get::<_, Option<String>>(2)?.map(|id| id.parse()).transpose().map_err(wrong)?,
         created_at: Timestamp::from_ms(row.get(9)?),
@@ -170,7 +176,7 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         topic_id: row.get::<_, Option<String>>(11)?.and_then(|id| id.parse().ok()),
         tokens: row.get(6)?,
         tokens_computed_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_ms),
-        text_hash: Hash(row.get(8)?).to_string(),
+        text_hash: row.get::<_, Option<_>>(8)?.map_or_else(|| Hash::of(text.as_bytes()), Hash).to_string(),
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
         hit: None,
@@ -211,6 +217,10 @@ pub(crate) fn read_by_key<T>(
 
 /// Makes anew what segments from `key` on are searched by, until so many bytes of text are done. Returns the last of them.
 pub(crate) fn reindex(db: &Connection, key: i64, bytes_max: usize) -> DbResult<Option<i64>> {
+    // What is sealed is searched in memory alone.
+    if is_sealed(db)? {
+        return Ok(None);
+    }
     let mut statement = db.prepare_cached(
         "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key WHERE s.key >= ?1 ORDER BY s.key",
     )?;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{ListSessions, Session, SessionPage, UpdateSession};
+use waystone_core::api::{ListSessions, Origin, Session, SessionPage, UpdateSession};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::SessionId;
 use waystone_core::store::{NewCheckpoint, Scope};
@@ -12,6 +12,7 @@ use super::checkpoint::archived_at;
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
+use super::seal::session_column;
 
 /// What a save needs to know of its session.
 pub(crate) struct SessionRow {
@@ -47,8 +48,10 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let seq = next_row_seq(db, scope)?;
     db.prepare_cached(
         "INSERT INTO session (space, id, seq, accessed_seq, project, name, tags, workflow, correlation, created_at_ms,
-                              last_accessed_at_ms, head, checkpoint_count, size_bytes)
-         VALUES (?1, ?2, ?3, ?3, ?4, NULL, '[]', ?5, ?6, ?7, ?7, NULL, 0, 0)",
+                              last_accessed_at_ms, head, checkpoint_count, size_bytes, critical_keys, context_rules, wrapped_key)
+         SELECT ?1, ?2, ?3, ?3, ?4, NULL, sealed('[]', 'tags', ?2, owner, key), ?5, sealed(?6, 'correlation', ?2, owner, key), ?7, ?7,
+                NULL, 0, 0, sealed('[]', 'critical_keys', ?2, owner, key), sealed('[]', 'context_rules', ?2, owner, key), key
+         FROM (SELECT 'session:' || ?2 AS owner, new_key('session:' || ?2) AS key LIMIT 1)",
     )?
     .execute(params![
         scope.space,
@@ -76,8 +79,17 @@ pub(crate) fn touch(db: &Connection, scope: &Scope, key: i64, at: Timestamp) -> 
     Ok(())
 }
 
-pub(crate) const COLUMNS: &str = "id, project, name, created_at_ms, last_accessed_at_ms, tags, workflow, size_bytes, \
-                       checkpoint_count, accessed_seq, critical_keys, context_rules";
+pub(crate) const COLUMNS: &str = concat!(
+    "session.id, project, ",
+    session_column!("session", "name", "session"),
+    ", created_at_ms, last_accessed_at_ms, ",
+    session_column!("session", "tags", "session"),
+    ", workflow, size_bytes, checkpoint_count, accessed_seq, ",
+    session_column!("session", "critical_keys", "session"),
+    ", ",
+    session_column!("session", "context_rules", "session"),
+    ", session.imported"
+);
 
 pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
     let (id, project, tags): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(5)?);
@@ -90,6 +102,8 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
         last_accessed_at: Timestamp::from_ms(row.get(4)?),
         // What is said of a session does not keep it from being found; `doctor` puts it right.
         tags: serde_json::from_str(&tags).unwrap_or_default(),
+        // Agents mark keys and set rules.
+        origin: Origin::Agent.shown(row.get::<_, i64>(12).unwrap_or(1) != 0),
         workflow_id: workflow.and_then(|id| id.parse().ok()),
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,
@@ -147,12 +161,12 @@ pub(crate) fn update(
     if (&name, tags) == (&before.name, &before.tags) {
         return Ok(before);
     }
-    db.prepare_cached("UPDATE session SET name = ?3, tags = ?4 WHERE space = ?1 AND id = ?2")?.execute(params![
-        scope.space,
-        id.as_str(),
-        name,
-        json!(tags).to_string()
-    ])?;
+    db.prepare_cached(
+        "UPDATE session SET name = sealed(?3, 'name', id, 'session:' || id, wrapped_key),
+                            tags = sealed(?4, 'tags', id, 'session:' || id, wrapped_key)
+         WHERE space = ?1 AND id = ?2",
+    )?
+    .execute(params![scope.space, id.as_str(), name, json!(tags).to_string()])?;
     let payload = json!({
         "sessionId": id, "projectId": before.project_id,
         "name": name, "tags": tags, "nameBefore": before.name, "tagsBefore": before.tags,

@@ -10,6 +10,7 @@ use waystone_core::histogram::{Kind, Measured};
 use waystone_core::store::Scope;
 
 use super::error::{DbResult, unreadable};
+use super::seal::session_column;
 
 /// Measurements are written no more often.
 const REST: Duration = Duration::from_secs(5);
@@ -130,10 +131,12 @@ pub(crate) fn read(db: &Connection, scope: &Scope) -> DbResult<Stats> {
 }
 
 fn largest(db: &Connection, scope: &Scope) -> DbResult<Vec<LargeSession>> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, project, name, size_bytes, checkpoint_count FROM session
-         WHERE space = ?1 AND archived_at_ms IS NULL ORDER BY size_bytes DESC, key LIMIT ?2",
-    )?;
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT id, project, ",
+        session_column!("s", "name", "s"),
+        ", size_bytes, checkpoint_count FROM session AS s
+         WHERE space = ?1 AND archived_at_ms IS NULL ORDER BY size_bytes DESC, key LIMIT ?2"
+    ))?;
     let mut rows = statement.query(params![scope.space, LARGEST_MAX])?;
     let mut largest = Vec::new();
     while let Some(row) = rows.next()? {

@@ -26,6 +26,7 @@ pub(crate) fn read(db: &Connection, scope: &Scope, directory: &DataDirectory) ->
                 database_bytes: size(directory.database()) + size(directory.write_ahead_log()),
                 operation_count: row.get(3)?,
                 processes: lock::processes(directory),
+                encrypted: directory.keys().is_sealed(),
                 read_only: false,
                 warnings: Vec::new(),
             })

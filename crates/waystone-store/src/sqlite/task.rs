@@ -1,9 +1,10 @@
 //! Tasks of a project, and snapshots of their segments.
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{ListSnapshots, Snapshot, SnapshotPage, Task, Tier};
+use waystone_core::api::{ListSnapshots, Origin, Snapshot, SnapshotPage, Task, Tier};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SnapshotId, TaskId};
 use waystone_core::store::{Restored, Scope, WhichSnapshot};
@@ -11,6 +12,8 @@ use waystone_core::store::{Restored, Scope, WhichSnapshot};
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
+use super::origin::origin_of;
+use super::seal::project_column;
 use super::segment::{
     Edit, Image, ProjectRow, ensure_project, ensure_task, find_project, find_task, image_of, task_id, tier_of,
     touch_place,
@@ -104,7 +107,8 @@ pub(crate) fn add_snapshot(
         .query_row(params![row.key, task], |row| Ok((row.get(0)?, row.get(1)?)))?;
     db.prepare_cached(
         "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+         SELECT ?1, p.key, ?3, ?4, ?5, sealed(?6, 'name', ?4, 'project:' || p.id, p.wrapped_key), ?7, ?8, ?9
+         FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
         scope.space,
@@ -149,9 +153,16 @@ fn find_captured(
     }
 }
 
-const SNAPSHOT: &str = "SELECT n.key, n.id, p.id, t.id, n.name, n.created_at_ms, n.segment_count, n.tokens, n.seq
+const SNAPSHOT: &str = concat!(
+    "SELECT n.key, n.id, p.id, t.id, ",
+    project_column!("n", "name", "p"),
+    ", n.created_at_ms, n.segment_count, n.tokens, n.seq,
+        (SELECT max(s.origin) FROM snapshot_segment AS m JOIN segment AS s ON s.key = m.segment WHERE m.snapshot = n.key),
+        n.imported OR EXISTS (SELECT 1 FROM snapshot_segment AS m JOIN segment AS s ON s.key = m.segment
+                              WHERE m.snapshot = n.key AND s.imported)
     FROM snapshot AS n JOIN project AS p ON p.key = n.project JOIN task AS t ON t.key = n.task
-    WHERE n.archived_at_ms IS NULL";
+    WHERE n.archived_at_ms IS NULL"
+);
 
 fn read_snapshot(row: &Row<'_>) -> DbResult<(i64, Snapshot)> {
     let wrong = |error: String| unreadable("a snapshot", error);
@@ -162,6 +173,7 @@ fn read_snapshot(row: &Row<'_>) -> DbResult<(i64, Snapshot)> {
         task_id: id(3)?.parse().map_err(wrong)?,
         name: row.get(4)?,
         created_at: Timestamp::from_ms(row.get(5)?),
+        origin: lowest_of(row)?,
         segments_snapshot: row.get(6)?,
         tokens_snapshot: row.get(7)?,
         operation_id: None,
@@ -169,6 +181,14 @@ fn read_snapshot(row: &Row<'_>) -> DbResult<(i64, Snapshot)> {
         warnings: Vec::new(),
     };
     Ok((row.get(0)?, snapshot))
+}
+
+/// Its name is an agent's, or came with it.
+fn lowest_of(row: &Row<'_>) -> rusqlite::Result<Origin> {
+    let of_segments = row.get::<_, Option<i64>>(9)?.map_or(Origin::User, origin_of);
+    let is_imported: bool = row.get(10)?;
+    let of_name = if row.get_ref(4)? == ValueRef::Null { Origin::User } else { Origin::Agent };
+    Ok(of_segments.lowest(of_name).shown(is_imported))
 }
 
 fn find_snapshot(db: &Connection, scope: &Scope, id: &SnapshotId) -> DbResult<Option<(i64, Snapshot)>> {

@@ -29,7 +29,9 @@ impl TranscriptStore for Sqlite {
 
 fn find(db: &Connection, scope: &Scope, path: &str) -> DbResult<Option<TranscriptEnd>> {
     let end = db
-        .prepare_cached("SELECT end_at, end_hash FROM transcript WHERE space = ?1 AND path = ?2")?
+        .prepare_cached(
+            "SELECT end_at, unsealed(end_hash, 'end_hash', path) FROM transcript WHERE space = ?1 AND path = keyed(?2)",
+        )?
         .query_row(params![scope.space, path], |row| Ok(TranscriptEnd { at: row.get(0)?, hash: Hash(row.get(1)?) }))
         .optional()?;
     Ok(end)
@@ -39,7 +41,7 @@ fn capture(db: &Connection, scope: &Scope, new: &NewTurns) -> DbResult<Vec<bool>
     let mut is_new = Vec::with_capacity(new.hashes.len());
     for hash in &new.hashes {
         let added = db
-            .prepare_cached("INSERT OR IGNORE INTO transcript_turn (space, hash) VALUES (?1, ?2)")?
+            .prepare_cached("INSERT OR IGNORE INTO transcript_turn (space, hash) VALUES (?1, keyed(?2))")?
             .execute(params![scope.space, hash])?;
         is_new.push(added > 0);
     }
@@ -49,7 +51,7 @@ fn capture(db: &Connection, scope: &Scope, new: &NewTurns) -> DbResult<Vec<bool>
         add_segments(db, scope, new, &segments)?;
     }
     db.prepare_cached(
-        "INSERT INTO transcript (space, path, end_at, end_hash) VALUES (?1, ?2, ?3, ?4)
+        "INSERT INTO transcript (space, path, end_at, end_hash) VALUES (?1, keyed(?2), ?3, sealed(?4, 'end_hash', keyed(?2)))
          ON CONFLICT (space, path) DO UPDATE SET end_at = excluded.end_at, end_hash = excluded.end_hash",
     )?
     .execute(params![scope.space, new.path, new.end.at, new.end.hash.0])?;

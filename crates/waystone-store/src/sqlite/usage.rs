@@ -11,6 +11,7 @@ use waystone_core::tokens;
 
 use super::error::{DbResult, unreadable};
 use super::garbage::{ROOTS, bind_roots};
+use super::seal::SEGMENT_TEXT;
 use super::segment::{ProjectRow, Within, find_project, image_of, kind_of, resolve, task_id};
 
 /// What changes in the sums, gathered while an operation goes through its segments and written once.
@@ -60,10 +61,10 @@ impl Sums {
 
 /// Counts the tokens of some segments for which they are an estimate: key, and how many.
 pub(crate) fn count_estimated(db: &Connection, limit: usize) -> DbResult<Vec<(i64, u64)>> {
-    let mut statement = db.prepare_cached(
-        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
-         WHERE s.counted_at_ms IS NULL LIMIT ?1",
-    )?;
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT s.key, {SEGMENT_TEXT} FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
+         WHERE s.counted_at_ms IS NULL LIMIT ?1"
+    ))?;
     let mut rows = statement.query(params![limit])?;
     let mut counted = Vec::new();
     while let Some(row) = rows.next()? {

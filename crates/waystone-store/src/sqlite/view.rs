@@ -11,7 +11,9 @@ use super::segment::check_room;
 /// Keeps a context, or keeps one that is there for longer.
 pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult<()> {
     let touched = db
-        .prepare_cached("UPDATE given_context SET used_at_ms = max(used_at_ms, ?3) WHERE space = ?1 AND hash = ?2")?
+        .prepare_cached(
+            "UPDATE given_context SET used_at_ms = max(used_at_ms, ?3) WHERE space = ?1 AND hash = keyed(?2)",
+        )?
         .execute(params![scope.space, new.hash.0, new.at.ms()])?;
     if touched > 0 {
         return Ok(());
@@ -19,7 +21,8 @@ pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult
     let (more, max) = (new.packed.bytes.len() as u64, new.total_bytes_max);
     check_room(db, scope, more, max)?;
     db.prepare_cached(
-        "INSERT INTO given_context (space, hash, raw_bytes, size_bytes, used_at_ms, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO given_context (space, hash, raw_bytes, size_bytes, used_at_ms, bytes)
+         VALUES (?1, keyed(?2), ?3, ?4, ?5, sealed(?6, 'context', keyed(?2)))",
     )?
     .execute(params![scope.space, new.hash.0, new.packed.raw_bytes, more, new.at.ms(), new.packed.bytes])?;
     db.prepare_cached("UPDATE space SET size_bytes = size_bytes + ?2 WHERE space = ?1")?
@@ -29,7 +32,7 @@ pub(crate) fn keep(db: &Connection, scope: &Scope, new: &NewContext) -> DbResult
 
 pub(crate) fn find(db: &Connection, scope: &Scope, hash: Hash) -> DbResult<Option<Packed>> {
     Ok(db
-        .prepare_cached("SELECT bytes, raw_bytes FROM given_context WHERE space = ?1 AND hash = ?2")?
+        .prepare_cached("SELECT unsealed(bytes, 'context', hash), raw_bytes FROM given_context WHERE space = ?1 AND hash = keyed(?2)")?
         .query_row(params![scope.space, hash.0], |row| {
             Ok(Packed { bytes: row.get(0)?, base: None, raw_hash: hash, raw_bytes: row.get(1)? })
         })

@@ -77,7 +77,7 @@ impl Writer {
     pub(crate) fn start(directory: &DataDirectory) -> Result<Self, OpenError> {
         let path = directory.database();
         let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
-        let db = open_writer(&path).map_err(|error| cannot_open(&path, &error))?;
+        let db = open_writer(&path, directory.keys()).map_err(|error| cannot_open(&path, &error))?;
         let lock = open_private_file(&directory.write_lock()).map_err(unusable)?;
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let thread = Thread::new(directory.clone(), db, lock, messages);

@@ -74,3 +74,28 @@ fn only_checkpoints(contents: Value) -> Value {
     let all = contents.as_array().unwrap();
     all.iter().filter(|entry| entry.get("checkpointId").is_some()).cloned().collect()
 }
+
+/// Before there were origins an import left its operation, and nothing else.
+#[tokio::test]
+async fn what_was_imported_before_there_were_origins_counts_as_imported() {
+    let golden = golden::all().into_iter().find(|golden| golden.name == "7-seal").unwrap();
+    let made = "
+        UPDATE operation SET kind = 'session.imported' WHERE seq = (SELECT saved_seq FROM checkpoint ORDER BY key LIMIT 1);
+        UPDATE operation SET kind = 'project.imported'
+            WHERE seq = (SELECT min(operation) FROM segment_change WHERE tier IS NULL)";
+    audit::open(golden.directory.path()).execute_batch(made).unwrap();
+    let clock = Arc::new(ManualClock::unique());
+    let store = Sqlite::open(golden.directory.path(), clock.clone(), &Limits::default()).unwrap();
+    let engine = Engine::new(Arc::new(store), clock, Limits::default(), "default".parse().unwrap());
+    let contents = golden::contents(&engine).await;
+    let all = contents.as_array().unwrap();
+    let checkpoints: Vec<&Value> = all.iter().filter(|entry| entry.get("checkpointId").is_some()).collect();
+    let imported = |entry: &&&Value| entry["origin"] == "import";
+    assert_eq!(checkpoints.iter().position(|entry| entry["origin"] == "import"), Some(0), "the first is oldest");
+    assert_eq!(checkpoints.iter().filter(imported).count(), 1);
+    assert!(checkpoints[1..].iter().all(|entry| entry["origin"] == "agent"));
+    let segments: Vec<&Value> = all.iter().flat_map(|entry| entry["segments"].as_array()).flatten().collect();
+    let (came, others) = (segments.iter().filter(imported).count(), segments.len());
+    assert!(came > 1 && came < others, "{came} of {others}");
+    engine.close().await;
+}

@@ -14,6 +14,8 @@ pub(super) fn checkpoint(new: NewCheckpoint) -> Checkpoint {
         agent_id: new.agent,
         workflow_id: new.workflow,
         parent_checkpoint_id: new.parent,
+        origin: new.origin,
+        said_origin: new.origin,
         git: new.git,
         context_hash: new.context_hash,
         archived: false,

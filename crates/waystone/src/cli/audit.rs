@@ -61,6 +61,9 @@ pub(crate) struct Verify {
     /// Verify what `audit export` has written, instead of the data directory
     #[arg(long, value_name = "EXPORT")]
     file: Option<PathBuf>,
+    /// The file with the age identity that the export was sealed for
+    #[arg(long, value_name = "FILE", requires = "file")]
+    identity: Option<PathBuf>,
 }
 
 impl Command {
@@ -108,7 +111,8 @@ pub(super) fn run_on_file(verify: &Verify, path: &Path, out: &Out) -> anyhow::Re
     let file = File::open(path).map_err(cannot)?;
     let (bytes, bar) = (file.metadata().map_err(cannot)?.len(), bar("verifying"));
     let kept = verify.kept()?;
-    let verified = audit::verify_file(BufReader::new(file), kept.as_ref(), |done| advance(&bar, done, bytes));
+    let source = super::age::open(file, verify.identity.as_deref())?;
+    let verified = audit::verify_file(BufReader::new(source), kept.as_ref(), |done| advance(&bar, done, bytes));
     bar.finish_and_clear();
     let named = |error: Error| match error {
         Error::InvalidInput(message) => Error::InvalidInput(format!("{}: {message}", path.display())),

@@ -1,6 +1,6 @@
 //! `waystone backup` and `waystone restore-from`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -9,6 +9,7 @@ use waystone_core::Engine;
 use waystone_core::api::Finding;
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
+use waystone_store::Root;
 
 use super::render::{Out, advance, bar, bytes, count, spinner};
 
@@ -44,12 +45,12 @@ pub(crate) async fn run(backup: Backup, engine: &Engine, scope: &Scope, out: &Ou
 }
 
 /// Puts a backup in the place of what is there, before the store is opened. Says on standard error what was done.
-pub(crate) fn restore(command: &RestoreFrom, root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn restore(command: &RestoreFrom, root: Root<'_>, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
     if !command.yes {
         let question = format!(
             "Put {} in the place of all that is in {}? What is there now is kept aside in damaged/.",
             command.directory.display(),
-            root.display()
+            root.path.display()
         );
         super::render::ask(&question, "a backup is put in place", "nothing was changed")?;
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value, json};
 use waystone_core::api::{
-    Checkpoint, ContextRule, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, SaveCheckpoint,
-    SaveStatus,
+    Checkpoint, ContextRule, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, Metadata, Origin,
+    SaveCheckpoint, SaveStatus,
 };
 use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, WorkflowId};
@@ -23,6 +23,12 @@ type Rules = Vec<ContextRule>;
 fn rules(text: &str) -> Result<Rules, String> {
     serde_json::from_str(text)
         .map_err(|error| format!("{error}; it is a list such as [{{\"pattern\": \"^api\", \"class\": \"USEFUL\"}}]"))
+}
+
+/// What a person may say that a text is.
+pub(super) fn origin(name: &str) -> Result<Origin, String> {
+    let found = Origin::CLAIMED.into_iter().find(|origin| origin.as_str() == name);
+    found.ok_or_else(|| "it is user, agent or tool".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,6 +152,9 @@ pub(crate) struct Save {
     /// The checkpoint of this session that the context continues; the newest when left out
     #[arg(long, value_name = "CHECKPOINT")]
     parent_checkpoint: Option<CheckpointId>,
+    /// Who wrote it: user, agent or tool [default: user]
+    #[arg(long, value_parser = origin)]
+    origin: Option<Origin>,
     /// A retry with the same key and the same request gets the first answer, for 24 hours
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<IdempotencyKey>,
@@ -289,6 +298,7 @@ impl Save {
             expected_checkpoint_id: self.expected_checkpoint,
             parent_checkpoint_id: self.parent_checkpoint,
             context_rules: self.rules,
+            origin: self.origin,
             idempotency_key: self.idempotency_key,
         })
     }
@@ -340,6 +350,7 @@ fn show(loaded: &LoadedCheckpoint) -> String {
         ("name", text(checkpoint.metadata.name().as_ref())),
         ("tags", checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),
         ("metadata", text(metadata.as_object().filter(|fields| !fields.is_empty()).map(|_| &metadata))),
+        ("origin", checkpoint.origin.to_string()),
         ("agent", text(checkpoint.agent_id.as_ref())),
         ("workflow", text(checkpoint.workflow_id.as_ref())),
         ("size", format!("{} compressed", bytes(checkpoint.size_bytes))),

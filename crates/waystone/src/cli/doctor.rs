@@ -1,6 +1,5 @@
 //! `waystone doctor`
 
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,6 +7,7 @@ use waystone_core::Engine;
 use waystone_core::api::{Checkup, Finding, FindingKind};
 use waystone_core::clock::Clock;
 use waystone_core::store::Scope;
+use waystone_store::Root;
 
 use super::failure::Failure;
 use super::render::{Out, advance, bar, count, table};
@@ -24,7 +24,7 @@ pub(crate) struct Doctor {
 }
 
 /// Brings the database back from the files before it is opened. Says on standard error what was done.
-pub(crate) fn repair(root: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn repair(root: Root<'_>, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
     let bar = bar("reading files");
     let repaired = waystone_store::repair(root, clock, &mut |done, total| advance(&bar, done, total))?;
     bar.finish_and_clear();

@@ -10,8 +10,9 @@ use tempfile::NamedTempFile;
 use waystone_core::api::{ImportStatus, Imported};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Export};
-use waystone_store::{file_name, make_exports};
+use waystone_store::{file_name, find_key_mark, make_exports};
 
+use super::age::{self, parse_recipient};
 use super::failure::Failure;
 use super::render::{Out, count, plain, plain_json};
 
@@ -24,14 +25,30 @@ pub(crate) struct Target {
     /// Replace the file if it is there
     #[arg(long, requires = "output")]
     force: bool,
+    /// Seal it for whoever has this age key, such as age1…; may be given more than once
+    #[arg(long = "recipient", value_name = "KEY", value_parser = parse_recipient)]
+    recipients: Vec<::age::x25519::Recipient>,
 }
 
 impl Target {
     /// Writes the document and says where it is.
     pub(crate) async fn write(self, mut export: Export, root: &Path, thing: &str, out: &Out) -> anyhow::Result<()> {
+        let is_sealed = !self.recipients.is_empty();
         if self.output.as_deref() == Some(Path::new("-")) {
             let is_seen = io::stdout().is_terminal();
-            return match pour(&mut export, &mut io::stdout(), is_seen).await {
+            if is_seen && is_sealed {
+                return Err(Failure {
+                    code: "INVALID_INPUT",
+                    message: "a sealed document is no text, and this is a terminal".to_owned(),
+                    hint: "name a file with --output, or send it on to another program".to_owned(),
+                }
+                .into());
+            }
+            let done = match is_sealed {
+                true => self.pour_sealed(&mut export, io::stdout()).await,
+                false => pour(&mut export, &mut io::stdout(), is_seen).await,
+            };
+            return match done {
                 // Whoever reads only its beginning has had enough.
                 Err(error) if is_broken_pipe(&error) => Ok(()),
                 done => done.map(drop),
@@ -39,6 +56,9 @@ impl Target {
         }
         if self.output.is_none() {
             export.check_writable()?;
+        }
+        if !is_sealed && self.output.as_deref().is_none_or(|file| is_inside(file, root)) {
+            check_plain(root)?;
         }
         let folder = match &self.output {
             Some(file) => file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")).to_owned(),
@@ -49,11 +69,14 @@ impl Target {
         }
         // Beside its place under another name, readable by this user only, until it is whole.
         let mut file = NamedTempFile::new_in(&folder).map_err(|error| cannot("write to", &folder, &error))?;
-        let bytes = pour(&mut export, file.as_file_mut(), false).await?;
+        let bytes = match is_sealed {
+            true => self.pour_sealed(&mut export, file.as_file_mut()).await?,
+            false => pour(&mut export, file.as_file_mut(), false).await?,
+        };
         file.as_file().sync_all()?;
         let path = match self.output {
             Some(path) => persist(file, path, self.force)?,
-            None => persist_new(file, &folder, &export)?,
+            None => persist_new(file, &folder, &export, if is_sealed { ".age" } else { "" })?,
         };
         if export.left_out > 0 {
             let left_out = count(export.left_out, "snapshot");
@@ -67,8 +90,17 @@ impl Target {
         }
         let reply = json!({ "path": path, "count": export.count, "bytes": bytes });
         out.print(&reply, |_| {
-            format!("exported {} to {}", count(export.count, thing), plain(&path.display().to_string()))
+            let sealed = if is_sealed { ", sealed" } else { "" };
+            format!("exported {} to {}{sealed}", count(export.count, thing), plain(&path.display().to_string()))
         })
+    }
+
+    /// Writes a document that only its recipients can read. Returns how long it is itself.
+    async fn pour_sealed(&self, export: &mut Export, target: impl Write) -> anyhow::Result<u64> {
+        let mut sealed = age::seal(&self.recipients, target)?;
+        let bytes = pour(export, &mut sealed, false).await?;
+        sealed.finish()?.flush()?;
+        Ok(bytes)
     }
 }
 
@@ -96,12 +128,12 @@ fn persist(file: NamedTempFile, path: PathBuf, force: bool) -> anyhow::Result<Pa
 }
 
 /// Gives the file the first name that is free.
-fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export) -> anyhow::Result<PathBuf> {
+fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export, suffix: &str) -> anyhow::Result<PathBuf> {
     let (name, at) = (file_name(&export.name), export.at.to_string());
     let date = at.get(..10).unwrap_or(&at);
     for n in 1.. {
         let more = if n > 1 { format!("-{n}") } else { String::new() };
-        let path = folder.join(format!("{name}-{date}{more}.{}", export.extension));
+        let path = folder.join(format!("{name}-{date}{more}.{}{suffix}", export.extension));
         match file.persist_noclobber(&path) {
             Ok(_) => return Ok(path),
             Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => file = failed.file,
@@ -109,6 +141,24 @@ fn persist_new(mut file: NamedTempFile, folder: &Path, export: &Export) -> anyho
         }
     }
     unreachable!("some number is free")
+}
+
+fn is_inside(file: &Path, root: &Path) -> bool {
+    let folder = std::path::absolute(file).ok().and_then(|file| file.parent()?.canonicalize().ok());
+    folder.zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
+}
+
+/// A document is plain text: it does not go where everything is sealed unless someone says where to.
+fn check_plain(root: &Path) -> Result<(), Failure> {
+    match find_key_mark(root).flatten() {
+        None => Ok(()),
+        Some(_) => Err(Failure {
+            code: "INVALID_INPUT",
+            message: "what is in the data directory is sealed, and what is exported is not".to_owned(),
+            hint: "seal it for someone with --recipient, or name a file elsewhere with --output, or `-` for standard output"
+                .to_owned(),
+        }),
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -135,6 +185,9 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
 pub(crate) struct Import {
     /// What `export` has written; `-` reads standard input
     file: PathBuf,
+    /// The file with the age identity that a sealed document was sealed for
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
 }
 
 impl Import {
@@ -143,6 +196,7 @@ impl Import {
             true => Box::new(io::stdin()),
             false => Box::new(File::open(&self.file).map_err(|error| cannot("open", &self.file, &error))?),
         };
+        let source = age::open(source, self.identity.as_deref())?;
         let imported = engine.import_document(scope, source).await?;
         super::warn(&imported.warnings);
         out.print(&imported, show)

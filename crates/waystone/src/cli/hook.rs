@@ -146,7 +146,7 @@ async fn capture(
     }
     // At the beginning of a session there may be none yet.
     let Some(mut reader) = Reader::open(path, known.as_ref())? else {
-        tracing::warn!(path = name, "there is no such transcript");
+        tracing::warn!("there is no such transcript");
         return Ok(0);
     };
     let mut count = 0;

@@ -19,19 +19,24 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::diff::show_lines;
 use super::failure::Failure;
 use super::render::{Out, ask, plain};
-use crate::settings::Settings;
+use crate::settings::{DATA_DIR, SETTINGS, Settings};
 use client::{Client, Scope};
-use part::Program;
+use part::{Passed, Program};
 use plan::{Action, Step};
+
+/// What an agent must know to open the same data directory.
+const PASSED: [&str; 3] = [DATA_DIR, "encryption", "keyFile"];
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Before a file is changed its diff is shown, and it is kept as it was beside it, under its name with \
-.waystone-backup. A data directory that is given with --data-dir or WAYSTONE_DATA_DIR is passed on to the agent."
+.waystone-backup. A data directory that is given with --data-dir or WAYSTONE_DATA_DIR is passed on to the agent, and so are \
+encryption and the path of a key, but no passphrase."
 )]
 pub(crate) struct Install {
     /// The agent to add it to
@@ -115,8 +120,23 @@ fn program(settings: &Settings) -> anyhow::Result<Program> {
         let message = format!("{path} is not called waystone, and its hooks would not be known again by --undo");
         return Err(Failure { code: "INVALID_INPUT", message, hint: "give it its name back".to_owned() }.into());
     }
-    let data_dir = settings.given_data_dir().map(std::path::absolute).transpose()?;
-    Ok(Program { path, data_dir: data_dir.as_deref().map(text).transpose()? })
+    let mut passed = Vec::new();
+    for setting in SETTINGS.iter().filter(|setting| PASSED.contains(&setting.key)) {
+        let value = match &settings.values[setting.key] {
+            Value::String(path) if settings.origins.contains_key(setting.key) => {
+                Some(text(&std::path::absolute(path)?)?)
+            }
+            Value::Bool(true) => None,
+            _ => continue,
+        };
+        passed.push(Passed { variable: setting.variable, flag: setting.flag(), value });
+    }
+    if settings.passphrase.is_some() {
+        super::warn(&[
+            "the passphrase is not written to a file: the agent must have WAYSTONE_PASSPHRASE itself".to_owned()
+        ]);
+    }
+    Ok(Program { path, passed })
 }
 
 fn apply(steps: &[Step]) -> anyhow::Result<()> {

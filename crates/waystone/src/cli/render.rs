@@ -7,6 +7,7 @@ use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use waystone_core::clock::Timestamp;
+use waystone_core::prose::steers;
 
 use super::failure::Failure;
 
@@ -95,17 +96,15 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn plain_json(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if steers(c) && c != '\n' {
-            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+            // Of some characters JSON has two halves.
+            for half in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{half:04x}");
+            }
         } else {
             shown.push(c);
         }
         shown
     })
-}
-
-/// Whether a character would act on a terminal instead of standing in it: controls, and those that turn the writing around.
-fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A number of things: `1 checkpoint`, `2 checkpoints`.
@@ -169,7 +168,11 @@ mod tests {
     #[test]
     fn control_characters_cannot_reach_a_terminal() {
         assert_eq!(plain("a\u{1b}[31mb\nc\u{9b}d\u{202e}"), "a\\u{1b}[31mb\\u{a}c\\u{9b}d\\u{202e}");
-        assert_eq!(plain_json("{\n\"a\": \"\u{9b}31m\u{7f}\u{202e}é\"}"), "{\n\"a\": \"\\u009b31m\\u007f\\u202eé\"}");
+        let hostile = "{\n\"a\": \"\u{9b}31m\u{7f}\u{202e}\u{2028}\u{e0041}é\"}";
+        let shown = plain_json(hostile);
+        assert_eq!(shown, "{\n\"a\": \"\\u009b31m\\u007f\\u202e\\u2028\\udb40\\udc41é\"}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&shown), value(hostile), "the same JSON still");
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn describe(session: &ResumedSession) -> String {
         ("  saved", count(session.checkpoint_count, "checkpoint") + &newest),
         ("  holds", cut(&preview.keys.join(", "), TEXT_CHARS)),
         ("  text", cut(&preview.text, TEXT_CHARS)),
+        ("  from", session.origin.to_string()),
         ("  runs before", alike.join(", ")),
     ];
     format!("{}{title}\n{}", session.session_id, fields(&rows))

@@ -204,6 +204,7 @@ fn show(session: &Session) -> String {
         ("project", session.project_id.to_string()),
         ("name", session.name.clone().unwrap_or_default()),
         ("tags", session.tags.join(", ")),
+        ("origin", session.origin.to_string()),
         ("marked keys", session.critical_keys.join(", ")),
         ("rules", session.context_rules.iter().map(rule).collect::<Vec<_>>().join(", ")),
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),

@@ -17,6 +17,7 @@ pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Re
             ("size", format!("{}, archived ones included", bytes(status.total_size_bytes))),
             ("database", bytes(status.database_bytes)),
             ("operations", status.operation_count.to_string()),
+            ("encryption", if status.encrypted { "sealed".to_owned() } else { "none".to_owned() }),
             ("mode", if status.read_only { "read-only".to_owned() } else { String::new() }),
             ("processes", status.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
         ])

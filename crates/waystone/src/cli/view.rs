@@ -89,7 +89,9 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
 
 fn show(view: &View) -> String {
     let source = match (&view.checkpoint_id, &view.session_id) {
-        (Some(checkpoint), Some(session)) => format!("checkpoint {checkpoint} of session {session}\n"),
+        (Some(checkpoint), Some(session)) => {
+            format!("checkpoint {checkpoint} of session {session}, from {}\n", view.origin)
+        }
         _ => String::new(),
     };
     format!("{}\n\n{source}{}", pretty(&view.context), report(&view.report))

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use waystone_core::api::ContextRule;
 use waystone_core::json::parse_strict;
 use waystone_core::secret::{Rule, parse_rules};
+use zeroize::Zeroizing;
 
-use super::{DATA_DIR, Kind, SCHEMA, SETTINGS, Setting};
+use super::{DATA_DIR, Kind, NEW_PASSPHRASE, PASSPHRASE, SCHEMA, SETTINGS, Setting};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -116,13 +117,6 @@ impl Variables {
     }
 
     pub(super) fn settings(&self) -> anyhow::Result<Environment> {
-        if let Some(wanted) = self.0.get("WAYSTONE_ENCRYPTION").or_else(|| self.0.get("WORKRAIL_ENCRYPTION")) {
-            let is_off = matches!(wanted.as_str(), "disabled" | "false" | "0");
-            ensure!(
-                is_off,
-                "encryption was asked for, and this version has none; nothing is started that would keep plain text"
-            );
-        }
         let mut environment = Environment { values: Map::new(), names: BTreeMap::new() };
         for setting in &SETTINGS {
             let names = [setting.variable].into_iter().chain(setting.aliases.iter().copied());
@@ -137,7 +131,8 @@ impl Variables {
 
     /// A word on each variable that looks like ours and is not.
     pub(super) fn unknown(&self) -> Vec<String> {
-        let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.variable).chain(["WAYSTONE_ENCRYPTION"]).collect();
+        let known = SETTINGS.iter().map(|setting| setting.variable).chain([PASSPHRASE, NEW_PASSPHRASE]);
+        let known: Vec<&str> = known.collect();
         let later = ["WORKRAIL_CONTEXT_COMPRESSION", "WORKRAIL_CHECKPOINT_AUTO_SAVE"];
         let later = later.iter().filter(|name| self.0.contains_key(**name));
         let later = later.map(|name| format!("{name} has no effect in this version"));
@@ -145,6 +140,10 @@ impl Variables {
         let unknown =
             unknown.map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)));
         unknown.chain(later).collect()
+    }
+
+    pub(super) fn secret(&self, name: &str) -> Option<Zeroizing<String>> {
+        self.0.get(name).cloned().map(Zeroizing::new)
     }
 
     pub(super) fn user(&self) -> String {

@@ -211,3 +211,86 @@ fn a_person_can_take_a_session_and_a_project_elsewhere() {
     let left: Vec<_> = std::fs::read_dir(data.join("exports")).unwrap().collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
+
+/// What would clear a screen, set a title, colour, overwrite a line, turn the writing around, or say what no one sees.
+const HOSTILE: &str = "a\u{1b}[2Jb\u{1b}]0;title\u{7}c\u{9b}31md\re\u{202e}f\u{2066}g\u{2028}h\u{e0041}i\u{8}needle";
+
+/// Without the colours that are ours.
+fn without_colours(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        let end = after.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(after.len());
+        let is_colour = after[end..].starts_with('m');
+        shown += before;
+        (shown, rest) = if is_colour { (shown, &after[end + 1..]) } else { (shown + "\u{1b}", after) };
+    }
+    shown + rest
+}
+
+#[test]
+fn nothing_that_is_stored_steers_a_terminal() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("context.json"));
+    let path = file.to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        // As on a terminal: what looks like a colour is not taken out.
+        let output = command(&binary("waystone"), &data).env("CLICOLOR_FORCE", "1").args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        let acting: Vec<char> =
+            without_colours(&said).chars().filter(|c| *c != '\n' && waystone_core::prose::steers(*c)).collect();
+        assert!(acting.is_empty(), "{arguments:?}: {acting:?} in {said:?}");
+        said
+    };
+    let save = |context: Value| {
+        std::fs::write(&file, context.to_string()).unwrap();
+        let saved = run(&["--json", "checkpoint", "save", "s", path, "--name", HOSTILE, "--tag", HOSTILE, "--in", "p"]);
+        serde_json::from_str::<Value>(&saved).unwrap()["checkpointId"].as_str().unwrap().to_owned()
+    };
+    let first = save(serde_json::json!({ "goal": HOSTILE, HOSTILE: { HOSTILE: [HOSTILE] } }));
+    let second = save(serde_json::json!({ "goal": format!("{HOSTILE}\nx"), HOSTILE: HOSTILE.repeat(100) }));
+    let put = run(&["--json", "segment", "put", HOSTILE, "--tag", HOSTILE, "--file-path", HOSTILE, "--project", "p"]);
+    let segment = serde_json::from_str::<Value>(&put).unwrap()["segment_ids"][0].as_str().unwrap().to_owned();
+    let (of_checkpoint, of_segment) = (format!("ws:checkpoint:{first}"), format!("ws:segment:{segment}"));
+    for arguments in [
+        &["session", "rename", "s", HOSTILE][..],
+        &["session", "tag", "s", HOSTILE],
+        &["session", "mark", "s", HOSTILE],
+        &["session", "class", "s", HOSTILE],
+        &["session", "list"],
+        &["session", "show", "s"],
+        &["session", "unmark", "s", HOSTILE],
+        &["session", "unmark", "s", HOSTILE],
+        &["checkpoint", "list"],
+        &["checkpoint", "list", "--query", HOSTILE, "--content"],
+        &["checkpoint", "show", &first],
+        &["checkpoint", "show", &second, "--max-tokens", "20"],
+        &["checkpoint", "view", &second, "--tokens", "20"],
+        &["checkpoint", "diff", &first, &second],
+        &["expand", &of_checkpoint],
+        &["expand", &of_segment],
+        &["expand", &format!("{of_checkpoint}#/none")],
+        &["resume", "needle", "--project", "p"],
+        &["search", "needle"],
+        &["segment", "list", "--project", "p"],
+        &["segment", "list", "--project", "p", "--full", "--all"],
+        &["segment", "show", &segment],
+        &["segment", "gc", "--project", "p"],
+        &["segment", "usage", "--project", "p"],
+        &["task", "use", "t", "--project", "p"],
+        &["task", "snapshot", "--name", HOSTILE, "--project", "p"],
+        &["task", "snapshots", "--project", "p"],
+        &["segment", "stash", "--project", "p"],
+        &["segment", "search", "needle", "--project", "p"],
+        &["segment", "retrieve", "needle", "--project", "p", "--full"],
+        &["undo", "--list", "--project", "p"],
+        &["audit", "list"],
+        &["stats"],
+        &["doctor"],
+        &["session", "export", "s"],
+        &["session", "delete", "s", "--yes"],
+    ] {
+        run(arguments);
+        run(&[&["--json"], arguments].concat());
+    }
+}

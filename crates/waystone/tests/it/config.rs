@@ -78,11 +78,9 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     assert!(error.contains(r#"WAYSTONE_ALLOWED_ORIGINS: \"https://b.example/\" is not an origin"#), "{error}");
     let output = show(directory.path(), |command| _ = command.args(["--max-checkpoints", "0"]));
     assert_eq!(output.status.code(), Some(2));
-    let output = show(directory.path(), |command| _ = command.env("WORKRAIL_ENCRYPTION", "enabled"));
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("encryption was asked for"),
-        "never silently in plain text"
-    );
+    let mut status = command(&binary("waystone"), directory.path());
+    let output = status.arg("status").env("WORKRAIL_ENCRYPTION", "enabled").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("encryption needs a key"), "never silently in plain text");
 }
 
 #[test]

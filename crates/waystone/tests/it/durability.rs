@@ -2,7 +2,7 @@ use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{import, repair, segment};
+use waystone_testkit::fault::{import, key, repair, segment};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -154,6 +154,15 @@ fn a_store_that_acknowledges_saves_that_failed_is_caught() {
 async fn a_repair_that_is_killed_before_any_of_its_calls_is_ended_by_the_next() {
     let calls = vec![("rename", 1, 1), ("fsync", 2, 20)];
     let report = repair::run(&repair::Plan { binary: binary("waystone"), calls }).await.unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    assert!(report.kills > 10, "{} kills", report.kills);
+}
+
+/// The long form is `cargo xtask faults key`.
+#[test]
+fn a_change_of_the_key_that_is_killed_before_any_of_its_calls_is_ended_by_the_next() {
+    let calls = vec![("rename", 1, 1), ("unlink", 1, 5), ("fsync", 2, 20)];
+    let report = key::run(&repair::Plan { binary: binary("waystone"), calls }).unwrap();
     assert_eq!(report.wrong, Vec::<String>::new());
     assert!(report.kills > 10, "{} kills", report.kills);
 }

@@ -21,10 +21,12 @@ impl Engine {
             |id: &CheckpointId| LoadCheckpoint { checkpoint_id: Some(id.clone()), ..LoadCheckpoint::default() };
         let first = self.load_checkpoint(scope, wanted(&before)).await?;
         let second = self.load_checkpoint(scope, wanted(&after)).await?;
+        let origin = first.checkpoint.origin.lowest(second.checkpoint.origin);
         let compare = move || Ok(diff(&parse_context(&first.context)?, &parse_context(&second.context)?));
         Ok(CheckpointDiff {
             before_id: before,
             after_id: after,
+            origin,
             changes: offload_unless(false, compare).await??,
             warnings: self.warnings(),
         })

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::super::Engine;
 use crate::api::{
-    CheckpointRecord, Git, ImportStatus, Imported, SegmentRecord, SessionRecord, SnapshotRecord, TaskRecord, Tier,
-    check_time,
+    CheckpointRecord, Git, ImportStatus, Imported, Origin, SegmentRecord, SessionRecord, SnapshotRecord, TaskRecord,
+    Tier, check_time,
 };
 use crate::canon::{Hash, hash_text};
 use crate::document::{Part, Reader};
@@ -156,6 +156,7 @@ impl Engine {
             agent: record.agent_id,
             workflow: record.workflow_id,
             metadata: record.metadata.without_critical_keys(),
+            origin: record.origin.unwrap_or_default(),
             git: record.git,
             context_hash,
             correlation: Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]),
@@ -344,6 +345,7 @@ impl TakenProject {
             id: segment.segment_id,
             text_hash,
             kind: segment.kind,
+            origin: segment.origin.unwrap_or_else(|| Origin::Agent.of_text(segment.kind, None)),
             // Whoever keeps house counts them; a document may have more text than can be counted at once.
             tokens: Some((segment.text.len() as u64).div_ceil(4)),
             is_estimate: true,

@@ -1,4 +1,4 @@
-//! Whatever is done in whatever order, what must stay stays, an undo is exact, and nothing is lost.
+//! Whatever is done in whatever order, what must stay stays, an undo is exact, nothing is lost, and nothing gains trust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use waystone_core::Error;
-use waystone_core::api::{ListSnapshots, Segment, SegmentType, Tier};
+use waystone_core::api::{ListSnapshots, Origin, Segment, SegmentType, Tier};
+use waystone_core::clock::Clock;
 use waystone_testkit::Harness;
 use waystone_testkit::audit::audit;
 
@@ -33,6 +34,7 @@ enum Step {
         topic: bool,
         pinned: bool,
         stash: bool,
+        origin: Option<usize>,
     },
     Pin(Vec<usize>),
     Unpin(Vec<usize>),
@@ -54,8 +56,9 @@ fn any_step() -> impl Strategy<Value = Step> {
     let task = || prop::option::of(0..TASKS.len());
     let texts = prop::collection::vec(0..TEXTS.len(), 1..4);
     let put = (texts, 0..TYPES.len(), task(), prop::option::of(0..20_usize), prop::bool::weighted(0.3));
-    let put = (put, prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
-        |((texts, kind, task, refers, topic), pinned, stash)| Step::Put {
+    let origin = prop::option::of(0..Origin::CLAIMED.len());
+    let put = (put, prop::bool::weighted(0.1), prop::bool::weighted(0.2), origin).prop_map(
+        |((texts, kind, task, refers, topic), pinned, stash, origin)| Step::Put {
             texts,
             kind,
             task,
@@ -63,6 +66,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             topic,
             pinned,
             stash,
+            origin,
         },
     );
     prop_oneof![
@@ -118,6 +122,7 @@ fn settled(seen: &Seen) -> Seen {
     for segment in seen.segments.values_mut() {
         segment.last_touched_at = segment.created_at;
         segment.refcount = 0;
+        segment.origin = Origin::Agent;
     }
     seen
 }
@@ -195,7 +200,7 @@ fn choose(seen: &Seen, which: &[usize]) -> Vec<String> {
 /// Does a step. Returns the number of its operation, if it made one.
 async fn run(h: &mut Harness, step: &Step, seen: &Seen) -> Option<String> {
     match step {
-        Step::Put { texts, kind, task, refers, topic, pinned, stash } => {
+        Step::Put { texts, kind, task, refers, topic, pinned, stash, origin } => {
             let texts: Vec<&str> = texts.iter().map(|at| TEXTS[*at]).collect();
             let tags: Vec<String> =
                 refers.map(|at| choose(seen, &[at])).into_iter().flatten().map(|id| format!("ref:{id}")).collect();
@@ -204,6 +209,7 @@ async fn run(h: &mut Harness, step: &Step, seen: &Seen) -> Option<String> {
             let request = json!({
                 "texts": texts, "type": TYPES[*kind], "task_id": task, "tags": tags,
                 "topic_id": topic.then_some("topic"), "pinned": pinned, "stash": stash,
+                "origin": origin.map(|at| Origin::CLAIMED[at]),
             });
             put(h, request).await.unwrap().operation_id
         }
@@ -263,9 +269,42 @@ async fn check_undo(h: &Harness, step: &Step, operation: &str, before: &Seen, af
     assert_eq!(settled(&look(h).await), settled(after), "{step:?} is done again");
 }
 
+/// The lowest that was ever said of each text, by its type.
+type Trusted = BTreeMap<(&'static str, SegmentType), Origin>;
+
+fn note_said(trusted: &mut Trusted, step: &Step) {
+    let Step::Put { texts, kind, origin, .. } = step else { return };
+    let kind: SegmentType = serde_json::from_value(json!(TYPES[*kind])).unwrap();
+    let unsaid = if kind == SegmentType::Log { Origin::Tool } else { Origin::Agent };
+    let said = origin.map_or(unsaid, |at| Origin::CLAIMED[at]);
+    for at in texts {
+        let known = trusted.entry((TEXTS[*at], kind)).or_insert(said);
+        *known = (*known).max(said);
+    }
+}
+
+fn check_trusted(trusted: &Trusted, seen: &Seen) {
+    for segment in seen.segments.values() {
+        let of_text = trusted.iter().find(|((text, kind), _)| *text == segment.text && *kind == segment.kind);
+        assert_eq!(Some(&segment.origin), of_text.map(|(_, origin)| origin), "{segment:?}");
+    }
+}
+
+/// Elsewhere all of it is imported, and exported again it says what it said here.
+async fn check_elsewhere(h: &Harness) {
+    let Ok(document) = h.export_project("p").await else { return };
+    let there = Harness::counting_from(1_000_000);
+    // What is from tomorrow is not taken in.
+    there.clock.advance_ms((h.clock.now().ms() - there.clock.now().ms()).max(0));
+    there.import(document.clone()).await.unwrap();
+    assert!(list_all(&there).await.iter().all(|segment| segment.origin == Origin::Import));
+    assert_eq!(there.export_project("p").await.unwrap(), document);
+}
+
 async fn run_all(steps: &[Step]) {
     let mut h = Harness::new();
     let mut ever: BTreeMap<String, String> = BTreeMap::new();
+    let mut trusted = Trusted::new();
     for step in steps {
         let before = look(&h).await;
         let operation = run(&mut h, step, &before).await;
@@ -275,6 +314,8 @@ async fn run_all(steps: &[Step]) {
         }
         ever.extend(after.segments.iter().map(|(id, segment)| (id.clone(), segment.text.clone())));
         check(&h, &after).await;
+        note_said(&mut trusted, step);
+        check_trusted(&trusted, &after);
         if let Some(operation) = operation {
             check_undo(&h, step, &operation, &before, &after).await;
         }
@@ -282,6 +323,7 @@ async fn run_all(steps: &[Step]) {
     for (id, text) in ever {
         assert_eq!(expand(&h, &format!("ws:segment:{id}")).await.unwrap(), json!(text) as Value);
     }
+    check_elsewhere(&h).await;
     let texts = add(&h, json!({ "texts": TEXTS })).await;
     assert_eq!(texts.len(), TEXTS.len());
 }

@@ -46,6 +46,22 @@ async fn a_project_that_is_missing_or_no_id_is_an_invalid_parameter() {
 }
 
 #[tokio::test]
+async fn that_a_text_was_imported_is_refused_on_every_face() {
+    let c = Client::new();
+    let error = refused(&c, "context_put", json!({ "text": "a", "origin": "import" }), "INVALID_PARAMETER").await;
+    assert!(error["message"].as_str().unwrap().contains("origin is user, agent or tool"), "{error}");
+    let save = json!({ "context": {}, "sessionId": "s", "origin": "import" });
+    refused(&c, "workflow_checkpoint_save", save, "INVALID_INPUT").await;
+    refused(&c, "context_put", json!({ "text": "a", "origin": "god" }), "INVALID_PARAMETER").await;
+    let save = json!({ "context": {}, "sessionId": "s", "origin": "import" });
+    let saved = c.call("POST", "/api/checkpoints", Some(save)).await;
+    crate::client::assert_error(saved, 400, "INVALID_INPUT");
+    let put = c.call("POST", "/api/projects/p/segments", Some(json!({ "text": "a", "origin": "import" }))).await;
+    crate::client::assert_error(put, 400, "INVALID_PARAMETER");
+    assert_eq!(ask(&c, "context_list_projects", json!({})).await["projects"], json!([]), "nothing was put");
+}
+
+#[tokio::test]
 async fn descriptors_and_filters_that_are_no_object_are_invalid_parameters() {
     let c = Client::new();
     for bad in [json!("{"), json!("[]"), json!("7"), json!(""), json!([]), json!(7), json!("{\"a\": 1} x")] {

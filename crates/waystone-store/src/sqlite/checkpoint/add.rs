@@ -10,10 +10,12 @@ use waystone_core::pack::{GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX, Packed};
 use waystone_core::store::{Added, NewCheckpoint, Scope, Used};
 
 use super::retry::{remember, replay};
-use super::{add_to_counts, find_by_key, find_key_in, mark_archived};
+use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
+use crate::sqlite::origin::number_of;
+use crate::sqlite::seal::session_column;
 use crate::sqlite::segment::check_room;
 use crate::sqlite::session::{self, SessionRow};
 
@@ -78,6 +80,8 @@ fn describe(
         created_at: new.at,
         size_bytes: packed.bytes.len() as u64,
         metadata: new.metadata.clone(),
+        origin: new.origin,
+        said_origin: new.origin,
         agent_id: new.agent.clone(),
         workflow_id: new.workflow.clone(),
         parent_checkpoint_id: parent,
@@ -123,7 +127,12 @@ pub(crate) fn find_base<'a>(
     let Some(packed) = new.packed.as_deref() else { return Ok(None) };
     let Some(base) = &packed.base else { return Ok(Some((packed, None))) };
     let key: Option<i64> = db
-        .prepare_cached("SELECT key FROM checkpoint WHERE space = ?1 AND id = ?2 AND group_key = ?3 AND raw_hash = ?4")?
+        .prepare_cached(concat!(
+            "SELECT c.key FROM checkpoint AS c JOIN session AS s ON s.key = c.session
+             WHERE c.space = ?1 AND c.id = ?2 AND c.group_key = ?3 AND ",
+            session_column!("c", "raw_hash", "s"),
+            " = ?4"
+        ))?
         .query_row(params![scope.space, base.id.as_str(), group, base.raw_hash.0], |row| row.get(0))
         .optional()?;
     Ok(key.map(|key| (packed, Some(key))))
@@ -230,8 +239,14 @@ pub(crate) fn insert(
     db.prepare_cached(
         "INSERT INTO checkpoint (space, session, id, seq, parent, group_key, base, context_hash, raw_hash, raw_bytes,
                                  size_bytes, created_at_ms, agent, workflow, spared, name, tags, metadata, saved_seq,
-                                 git_branch, git_head)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+                                 git_branch, git_head, origin)
+         SELECT ?1, s.key, ?3, ?4, ?5, ?6, ?7, sealed(?8, 'context_hash', ?3, 'session:' || s.id, s.wrapped_key),
+                sealed(?9, 'raw_hash', ?3, 'session:' || s.id, s.wrapped_key), ?10, ?11, ?12, ?13, ?14, ?15,
+                sealed(?16, 'name', ?3, 'session:' || s.id, s.wrapped_key),
+                sealed(?17, 'tags', ?3, 'session:' || s.id, s.wrapped_key),
+                sealed(?18, 'metadata', ?3, 'session:' || s.id, s.wrapped_key), ?19,
+                sealed(?20, 'git_branch', ?3, 'session:' || s.id, s.wrapped_key), ?21, ?22
+         FROM session AS s WHERE s.key = ?2",
     )?
     .execute(params![
         scope.space,
@@ -255,10 +270,10 @@ pub(crate) fn insert(
         operation_seq,
         new.git.as_ref().and_then(|git| git.branch.as_deref()),
         new.git.as_ref().and_then(|git| git.head.as_deref()),
+        number_of(new.origin),
     ])?;
     let key = db.last_insert_rowid();
-    db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
-        .execute(params![key, packed.bytes])?;
+    write_bytes(db, key, &packed.bytes)?;
     db.prepare_cached(
         "UPDATE session SET head = ?2, accessed_seq = ?3, last_accessed_at_ms = max(last_accessed_at_ms, ?4)
          WHERE key = ?1",

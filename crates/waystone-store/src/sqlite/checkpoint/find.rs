@@ -5,6 +5,7 @@ use rusqlite::{Connection, params};
 use waystone_core::find::terms;
 
 use super::parse_metadata;
+use crate::sqlite::seal::is_sealed;
 
 /// How many checkpoints are indexed in one transaction. Writers wait meanwhile.
 const ROWS_MAX: usize = 100;
@@ -15,8 +16,11 @@ pub(crate) struct Pending {
     rows: Vec<(i64, String)>,
 }
 
-/// Reads some of the checkpoints that are not indexed; `None` when all are.
+/// Reads some of the checkpoints that are not indexed; `None` when all are. In a sealed store none ever is.
 pub(crate) fn read_unindexed(db: &Connection) -> rusqlite::Result<Option<Pending>> {
+    if is_sealed(db)? {
+        return Ok(None);
+    }
     let after: i64 =
         db.prepare_cached("SELECT coalesce(min(found_key), 0) FROM search_index")?.query_row([], |row| row.get(0))?;
     let mut statement =

@@ -13,19 +13,26 @@ use waystone_core::store::Scope;
 use super::{COLUMNS, FROM, find_by_key, read};
 use crate::sqlite::cursor;
 use crate::sqlite::error::DbResult;
+use crate::sqlite::seal::session_column;
 use crate::sqlite::session::{self, SessionRow};
 
 /// The filters, as text that is always the same: a filter that was not given is NULL and lets everything pass.
-const FILTERS: &str = "
+const FILTERS: &str = concat!(
+    "
     s.archived_at_ms IS NULL
     AND (:project IS NULL OR s.project = :project)
     AND (:workflow IS NULL OR c.workflow = :workflow)
     AND (:agent IS NULL OR c.agent = :agent)
     AND (:since IS NULL OR c.created_at_ms >= :since)
     AND (:until IS NULL OR c.created_at_ms < :until)
-    AND (:query IS NULL OR has_words(c.metadata, :query))
+    AND (:query IS NULL OR has_words(",
+    session_column!("c", "metadata", "s"),
+    ", :query))
     AND NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
-                    WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))";
+                    WHERE wanted.value NOT IN (SELECT value FROM json_each(",
+    session_column!("c", "tags", "s"),
+    ")))"
+);
 
 /// What a list is narrowed down to, as values for the names in [`FILTERS`].
 struct Bounds {

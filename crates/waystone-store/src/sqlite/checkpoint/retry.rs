@@ -16,17 +16,25 @@ const SAVED: &str = "checkpoint.saved";
 /// The first answer to a request that is made again.
 pub(super) fn replay(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<Option<Added>> {
     let Some(idempotency) = &new.idempotency else { return Ok(None) };
-    let found: Option<([u8; 32], String)> = db
+    let found: Option<(bool, String)> = db
         .prepare_cached(
-            "SELECT request_hash, reply FROM idempotency_key
-             WHERE space = ?1 AND kind = ?2 AND actor = ?3 AND id = ?4 AND at_ms > ?5",
+            "SELECT request_hash = keyed(?6), reply FROM idempotency_key
+             WHERE space = ?1 AND kind = ?2 AND actor = ?3 AND id = keyed_text(?4) AND at_ms > ?5",
         )?
-        .query_row(params![scope.space, SAVED, scope.actor, idempotency.key, new.at.ms() - KEY_LIFE_MS], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+        .query_row(
+            params![
+                scope.space,
+                SAVED,
+                scope.actor,
+                idempotency.key,
+                new.at.ms() - KEY_LIFE_MS,
+                idempotency.request_hash.0
+            ],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
         .optional()?;
-    let Some((request_hash, reply)) = found else { return Ok(None) };
-    if request_hash != idempotency.request_hash.0 {
+    let Some((is_same, reply)) = found else { return Ok(None) };
+    if !is_same {
         return Err(Error::Conflict(Conflict::KeyReused(idempotency.given.clone())).into());
     }
     let reply: Map<String, Value> =
@@ -57,7 +65,7 @@ pub(super) fn remember(
     let Some(idempotency) = &new.idempotency else { return Ok(()) };
     db.prepare_cached(
         "INSERT OR REPLACE INTO idempotency_key (space, kind, actor, id, request_hash, reply, at_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+         VALUES (?1, ?2, ?3, keyed_text(?4), keyed(?5), ?6, ?7)",
     )?
     .execute(params![
         scope.space,

@@ -56,14 +56,23 @@ pub(crate) fn is_chain_whole(db: &Connection, space: i64) -> DbResult<bool> {
 /// Goes on through the texts of segments, after one with that key. They have no second copy but in backups.
 pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Finding>) -> DbResult<Walk<i64>> {
     let mut statement = db.prepare_cached(
-        "SELECT s.key, s.id, s.text_hash, CAST(x.text AS BLOB) FROM segment AS s
+        "SELECT s.key, s.id, s.text_hash, CAST(unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key) AS BLOB), p.id, p.wrapped_key
+         FROM segment AS s JOIN project AS p ON p.key = s.project
          LEFT JOIN segment_text AS x ON x.segment = s.key WHERE s.key > ?1 ORDER BY s.key LIMIT ?2",
     )?;
+    let mut keyed = db.prepare_cached("SELECT keyed(?1, 'project:' || ?2, ?3)")?;
     let (mut rows, mut count, mut last) = (statement.query(params![after, PAGE])?, 0, after);
     while let Some(row) = rows.next()? {
         (last, count) = (row.get(0)?, count + 1);
         let text: Option<Vec<u8>> = row.get(3)?;
-        if text.is_none_or(|text| row.get::<_, [u8; 32]>(2).ok() != Some(Hash::of(&text).0)) {
+        let expected: Option<Vec<u8>> = match text {
+            Some(text) => {
+                let (project, key): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
+                keyed.query_row(params![Hash::of(&text).0, project, key], |row| row.get(0))?
+            }
+            None => None,
+        };
+        if expected.is_none() || row.get(2).ok() != expected {
             let message = "is damaged; a backup may have it whole";
             damaged.push(finding(FindingKind::Lost, &row.get::<_, String>(1)?, message));
         }
@@ -112,6 +121,7 @@ fn wrong_sums(db: &Connection) -> rusqlite::Result<Vec<&'static str>> {
 fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
     let missing = "SELECT 1 FROM segment AS s LEFT JOIN segment_index AS i ON i.segment = s.key
                    WHERE i.segment IS NULL AND s.tier <> 'archive' AND NOT EXISTS (SELECT 1 FROM search_index WHERE next_segment IS NOT NULL)
+                       AND (SELECT wrapped_key IS NULL FROM space)
                    UNION ALL SELECT 1 FROM session AS s LEFT JOIN checkpoint_index AS i ON i.session = s.key
                    WHERE i.session IS NULL AND s.archived_at_ms IS NULL
                        AND NOT EXISTS (SELECT 1 FROM search_index AS f JOIN space AS p ON p.space = f.space

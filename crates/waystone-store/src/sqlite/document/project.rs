@@ -15,6 +15,8 @@ use waystone_core::store::{
 
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::origin::origin_of;
+use crate::sqlite::seal::project_column;
 use crate::sqlite::segment::{
     self, Edit, IDS_TOLD_MAX, ProjectRow, check_room, ensure_project, ensure_task, find_project, find_task, kind_of,
     tier_of,
@@ -46,13 +48,18 @@ pub(super) fn tasks(db: &Connection, scope: &Scope, project: &ProjectId) -> DbRe
 
 pub(super) fn segments(db: &Connection, scope: &Scope, project: &ProjectId, after: i64) -> DbResult<ExportedSegments> {
     let Some(project) = find_project(db, scope, project)? else { return Ok(ExportedSegments::default()) };
-    let mut statement = db.prepare_cached(
+    let mut statement = db.prepare_cached(concat!(
         "SELECT s.id, s.type, t.id, s.tier, s.pinned, s.mentions,
                 s.survived + (SELECT count(*) FROM collection WHERE project = s.project AND seq > s.entered_seq),
-                s.created_at_ms, s.touched_at_ms, s.topic, s.file_path, s.first_line, s.last_line, s.tags, x.text, s.seq
-         FROM segment AS s LEFT JOIN task AS t ON t.key = s.task JOIN segment_text AS x ON x.segment = s.key
+                s.created_at_ms, s.touched_at_ms, s.topic,
+                unsealed(s.file_path, 'file_path', 'project:' || p.id, 'project:' || p.id, p.wrapped_key),
+                s.first_line, s.last_line, ",
+        project_column!("s", "tags", "p"),
+        ", unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin
+         FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
+             JOIN segment_text AS x ON x.segment = s.key
          WHERE s.project = ?1 AND s.tier <> 'archive' AND s.seq > ?2 ORDER BY s.seq LIMIT ?3",
-    )?;
+    ))?;
     let mut rows = statement.query(params![project.key, after, PAGE_SEGMENTS])?;
     let (mut page, mut bytes, mut last) = (ExportedSegments::default(), 0, None);
     while let Some(row) = rows.next()? {
@@ -75,6 +82,7 @@ fn read(row: &Row<'_>) -> DbResult<SegmentRecord> {
     Ok(SegmentRecord {
         segment_id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         kind: kind_of(row.get_ref(1)?.as_str().unwrap_or_default())?,
+        origin: Some(origin_of(row.get(16)?)),
         task_id: id(2)?.map(|id| id.parse()).transpose().map_err(wrong)?,
         tier: tier_of(row.get_ref(3)?.as_str().unwrap_or_default())?,
         pinned: row.get(4)?,
@@ -98,11 +106,13 @@ pub(super) fn snapshot(
 ) -> DbResult<Option<ExportedSnapshot>> {
     let wrong = |error: String| unreadable("a snapshot", error);
     let found: Option<(i64, String, String, Option<String>, i64, i64)> = db
-        .prepare_cached(
-            "SELECT n.key, n.id, t.id, n.name, n.created_at_ms, n.seq
+        .prepare_cached(concat!(
+            "SELECT n.key, n.id, t.id, ",
+            project_column!("n", "name", "p"),
+            ", n.created_at_ms, n.seq
              FROM snapshot AS n JOIN project AS p ON p.key = n.project JOIN task AS t ON t.key = n.task
-             WHERE p.space = ?1 AND p.id = ?2 AND n.archived_at_ms IS NULL AND n.seq > ?3 ORDER BY n.seq LIMIT 1",
-        )?
+             WHERE p.space = ?1 AND p.id = ?2 AND n.archived_at_ms IS NULL AND n.seq > ?3 ORDER BY n.seq LIMIT 1"
+        ))?
         .query_row(params![scope.space, project.as_str(), after], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
         })
@@ -240,7 +250,8 @@ fn find_here(
 ) -> DbResult<Option<(i64, Tier)>> {
     let [new] = &with.segments[..] else { return Err(unreadable("a document", "a segment without a text")) };
     let mut statement = db.prepare_cached(
-        "SELECT key, tier, project IS ?3 AND type = ?4 AND text_hash = ?5 FROM segment WHERE space = ?1 AND id = ?2",
+        "SELECT s.key, s.tier, s.project IS ?3 AND s.type = ?4 AND s.text_hash = keyed(?5, 'project:' || p.id, p.wrapped_key)
+         FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.space = ?1 AND s.id = ?2",
     )?;
     let project = project.map(|project| project.key);
     let mut rows =
@@ -272,7 +283,8 @@ fn add_segments(
         let [segment] = &with.segments[..] else { continue };
         let tokens = segment.tokens.unwrap_or_default();
         let image = segment::add(db, scope, (project, task), with, (segment, tokens, u64::from(*mentions)), seq)?;
-        db.prepare_cached("UPDATE segment SET survived = ?2 WHERE key = ?1")?.execute(params![image.key, survived])?;
+        db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?
+            .execute(params![image.key, survived])?;
         edit.added(&image)?;
         keys.push(image.key);
     }
@@ -282,8 +294,9 @@ fn add_segments(
 
 fn add_snapshot(db: &Connection, scope: &Scope, project: &ProjectRow, new: &NewSnapshot, keys: &[i64]) -> DbResult<()> {
     db.prepare_cached(
-        "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
+        "INSERT INTO snapshot (space, project, task, id, seq, name, created_at_ms, segment_count, tokens, imported)
+         SELECT ?1, p.key, ?3, ?4, ?5, sealed(?6, 'name', ?4, 'project:' || p.id, p.wrapped_key), ?7, ?8, 0, 1
+         FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
         scope.space,

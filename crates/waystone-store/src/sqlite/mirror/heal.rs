@@ -10,7 +10,8 @@ use waystone_core::pack::pack;
 use super::read_group;
 use crate::backup::{database_in, list};
 use crate::directory::DataDirectory;
-use crate::mirror::{Columns, Group, MirroredCheckpoint, read_file};
+use crate::mirror::{Columns, Group, MirroredCheckpoint, hex, read_file};
+use crate::sqlite::checkpoint::write_bytes;
 use crate::sqlite::columns::{to_sql, update};
 use crate::sqlite::connection::open_untouched;
 use crate::sqlite::counter::recount;
@@ -26,7 +27,7 @@ pub(crate) enum Trust {
 }
 
 /// Columns that are this database's own, say how bytes are kept, are proven by the text, or change without being mirrored.
-const NOT_COMPARED: [&str; 16] = [
+const NOT_COMPARED: [&str; 17] = [
     "key",
     "space",
     "session",
@@ -43,14 +44,21 @@ const NOT_COMPARED: [&str; 16] = [
     "head",
     "checkpoint_count",
     "mirrored_seq",
+    "wrapped_key",
 ];
 
 /// Puts right in the database what is damaged there and whole in the file. Returns the ids of what was healed.
 pub(crate) fn heal(directory: &DataDirectory, db: &Connection, key: i64, trust: Trust) -> DbResult<Vec<String>> {
-    let Some(group) = read_group(db, key)? else { return Ok(Vec::new()) };
-    let Ok(Ok(copy)) = read_file(&directory.root().join(group.path().ok_or_else(missing_id)?)) else {
+    let Some(mut group) = read_group(db, key)? else { return Ok(Vec::new()) };
+    let Ok(Ok(copy)) = read_file(&directory.root().join(group.path().ok_or_else(missing_id)?), directory.keys()) else {
         return Ok(Vec::new());
     };
+    // Tags are always there: where they do not open, it is the key that is damaged, and nothing else of the session opens.
+    if group.session.get("tags") == Some(&Value::Null) && copy.session.id() == group.session.id() {
+        let wrapped = copy.session.get("wrapped_key").unwrap_or(&Value::Null);
+        update(db, "session", group.session.key(), "wrapped_key", wrapped)?;
+        group = read_group(db, key)?.ok_or_else(missing_id)?;
+    }
     heal_from(db, &group, &copy, trust)
 }
 
@@ -67,7 +75,7 @@ pub(crate) fn heal_from_backups(
         if group.checkpoints.iter().all(|saved| saved.text.is_some()) {
             break;
         }
-        match read_from_backup(&database_in(&backup), &group) {
+        match read_from_backup(directory, &backup, &group) {
             Ok(Some(copy)) => healed.extend(heal_from(db, &group, &copy, Trust::Texts)?),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, backup = %backup.display(), "a backup cannot be read"),
@@ -77,8 +85,8 @@ pub(crate) fn heal_from_backups(
 }
 
 /// What a backup has of a group, as far as it is of the same contexts.
-fn read_from_backup(database: &Path, group: &Group) -> DbResult<Option<Group>> {
-    let db = open_untouched(database)?;
+fn read_from_backup(directory: &DataDirectory, backup: &Path, group: &Group) -> DbResult<Option<Group>> {
+    let db = open_untouched(&database_in(backup), directory.keys())?;
     let key = db.query_row("SELECT key FROM checkpoint_group WHERE id = ?1", [group.row.id()], |row| row.get(0));
     let Some(mut copy) = key.optional()?.map_or(Ok(None), |key| read_group(&db, key))? else { return Ok(None) };
     let identity = |saved: &MirroredCheckpoint| (saved.columns.id().to_owned(), saved.columns.hash("context_hash"));
@@ -185,13 +193,10 @@ fn heal_columns(db: &Connection, table: &str, here: &Columns, copy: &Columns) ->
 fn write_text(db: &Connection, key: Option<i64>, copy: &MirroredCheckpoint) -> DbResult<()> {
     let text = copy.text.as_deref().unwrap_or_default();
     let packed = pack(text).map_err(|error| unreadable("a mirror file", error))?;
+    update(db, "checkpoint", key, "raw_hash", &hex(&packed.raw_hash.0))?;
     db.execute(
-        "UPDATE checkpoint SET base = NULL, raw_hash = ?2, raw_bytes = ?3, size_bytes = ?4 WHERE key = ?1",
-        params![key, packed.raw_hash.0, packed.raw_bytes, packed.bytes.len()],
+        "UPDATE checkpoint SET base = NULL, raw_bytes = ?2, size_bytes = ?3 WHERE key = ?1",
+        params![key, packed.raw_bytes, packed.bytes.len()],
     )?;
-    db.execute(
-        "INSERT OR REPLACE INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)",
-        params![key, packed.bytes],
-    )?;
-    Ok(())
+    key.map_or(Ok(()), |key| write_bytes(db, key, &packed.bytes))
 }

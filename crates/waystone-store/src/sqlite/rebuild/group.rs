@@ -10,6 +10,7 @@ use waystone_core::store::Scope;
 
 use super::Import;
 use crate::mirror::{Columns, Group, MirroredCheckpoint};
+use crate::sqlite::checkpoint::write_bytes;
 use crate::sqlite::columns::{find, insert, update};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::next_row_seq;
@@ -162,7 +163,6 @@ fn add_checkpoint(
     columns.set("base", previous.map(|link| link.key));
     columns.set("size_bytes", packed.bytes.len());
     let key = insert(db, "checkpoint", &columns)?;
-    db.prepare_cached("INSERT INTO checkpoint_bytes (checkpoint, bytes) VALUES (?1, ?2)")?
-        .execute(params![key, packed.bytes])?;
+    write_bytes(db, key, &packed.bytes)?;
     Ok(key)
 }

@@ -1,17 +1,19 @@
 //! What a damaged database still gives and no file has: what was saved last, or what was damaged in its file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
 use super::{Import, is_anothers};
 use crate::sqlite::connection::open_untouched;
 use crate::sqlite::mirror::read_group;
+use crate::sqlite::seal::Keys;
 
 impl Import<'_> {
     /// A text proves itself by its hash, an id by a number that no other has; what cannot be read is left, and logged.
-    pub(super) fn salvage(&mut self, damaged: &Path) {
-        let Ok(db) = open_untouched(damaged) else { return };
+    pub(super) fn salvage(&mut self, damaged: &Path, keys: &Arc<Keys>) {
+        let Ok(db) = open_untouched(damaged, keys) else { return };
         let next = |after: i64| -> rusqlite::Result<Option<i64>> {
             db.prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
                 .query_row(params![after], |row| row.get(0))

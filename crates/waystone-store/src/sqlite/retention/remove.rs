@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use waystone_core::canon::Hash;
 use waystone_core::pack::{Base, pack, pack_delta};
 
-use crate::sqlite::checkpoint::find_text;
+use crate::sqlite::checkpoint::{find_text, write_bytes};
 use crate::sqlite::error::{DbResult, unreadable};
 
 /// Removes checkpoints of one session by their keys. The session's counts follow, its operations are the caller's.
@@ -72,9 +72,7 @@ fn rebase(db: &Connection, key: i64, base: Option<i64>) -> DbResult<()> {
         known.map(|(key, ..)| key),
         packed.bytes.len()
     ])?;
-    db.prepare_cached("UPDATE checkpoint_bytes SET bytes = ?2 WHERE checkpoint = ?1")?
-        .execute(params![key, packed.bytes])?;
-    Ok(())
+    write_bytes(db, key, &packed.bytes)
 }
 
 /// What is searched no longer has the words of what is gone; housekeeping indexes what the session has now.

@@ -8,9 +8,12 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, Row, ToSql, params, params_from_iter};
 use waystone_core::api::Tier;
 use waystone_core::meaning::{Frequencies, Piece, Vector, dots, norm, pieces};
-use waystone_core::search::{EXACT, NEAREST, Wanted, wanted};
+use waystone_core::search::{EXACT, NEAREST, Wanted, indexed, searched, text_of_context, wanted};
 
+use crate::sqlite::checkpoint::find_with_text;
+use crate::sqlite::connection::open_empty;
 use crate::sqlite::error::{DbResult, unreadable};
+use crate::sqlite::seal::{SEGMENT_TEXT, is_sealed};
 use crate::sqlite::segment::tier_of;
 
 /// No place in a task before the first.
@@ -47,6 +50,8 @@ pub(super) struct Corpus {
     after: Vec<u32>,
     newest_of_task: HashMap<i64, u32>,
     frequencies: Frequencies,
+    /// The index of words, where the store is sealed: nothing of it is on the disk.
+    words: Option<Connection>,
 }
 
 /// What was found by its words.
@@ -100,13 +105,24 @@ impl Corpus {
                 }
             }
         }
-        let mut new = db.prepare_cached(
-            "SELECT s.key, coalesce(s.task, 0), s.tier, i.pieces FROM segment AS s
-             JOIN segment_index AS i ON i.segment = s.key WHERE s.project = ?1 AND s.key > ?2 ORDER BY s.key",
-        )?;
-        self.read_new(&mut new, &[project, self.last_key()], |row| {
+        let place = |row: &Row<'_>| -> DbResult<(i64, i64, Tier)> {
             Ok((row.get(0)?, row.get(1)?, tier_of(row.get_ref(2)?.as_str().unwrap_or_default())?))
-        })?;
+        };
+        let from = [project, self.last_key()];
+        if is_sealed(db)? {
+            let mut new = db.prepare_cached(&format!(
+                "SELECT s.key, coalesce(s.task, 0), s.tier, {SEGMENT_TEXT} FROM segment AS s
+                 JOIN segment_text AS x ON x.segment = s.key WHERE s.project = ?1 AND s.key > ?2 ORDER BY s.key"
+            ))?;
+            let text = |row: &Row<'_>| Ok(searched(row.get_ref(3)?.as_str().unwrap_or_default()).into_owned());
+            self.read_texts(&mut new, &from, "segment_word", place, text)?;
+        } else {
+            let mut new = db.prepare_cached(
+                "SELECT s.key, coalesce(s.task, 0), s.tier, i.pieces FROM segment AS s
+                 JOIN segment_index AS i ON i.segment = s.key WHERE s.project = ?1 AND s.key > ?2 ORDER BY s.key",
+            )?;
+            self.read_new(&mut new, &from, place)?;
+        }
         self.followed_seq = self.followed_seq.max(newest);
         Ok(())
     }
@@ -119,9 +135,18 @@ impl Corpus {
         if self.keys.len() > 2 * count + LEFT_OVER_MAX {
             *self = Self { round: self.round, ..Self::default() };
         }
-        let mut new =
-            db.prepare_cached("SELECT key, session, pieces FROM checkpoint_index WHERE key > ?1 ORDER BY key")?;
-        self.read_new(&mut new, &[self.last_key()], |row| Ok((row.get(0)?, row.get(1)?, Tier::Working)))
+        let mut new = db.prepare_cached(
+            "SELECT key, session, pieces, checkpoint FROM checkpoint_index WHERE key > ?1 ORDER BY key",
+        )?;
+        let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, Tier::Working));
+        if !is_sealed(db)? {
+            return self.read_new(&mut new, &[self.last_key()], place);
+        }
+        let text = |row: &Row<'_>| match row.get(3)? {
+            Some(key) => Ok(find_with_text(db, key)?.1.map(|raw| text_of_context(&raw)).unwrap_or_default()),
+            None => Ok(String::new()),
+        };
+        self.read_texts(&mut new, &[self.last_key()], "checkpoint_word", place, text)
     }
 
     /// Forgets what was made anew. Returns the number of the newest operation.
@@ -163,6 +188,36 @@ impl Corpus {
         Ok(())
     }
 
+    /// Adds texts of a sealed store, with an index of their words.
+    fn read_texts(
+        &mut self,
+        statement: &mut CachedStatement<'_>,
+        from: &[i64],
+        table: &str,
+        read: impl Fn(&Row<'_>) -> DbResult<(i64, i64, Tier)>,
+        text: impl Fn(&Row<'_>) -> DbResult<String>,
+    ) -> DbResult<()> {
+        if self.words.is_none() {
+            let words = open_empty()?;
+            words.execute_batch(&format!(
+                "CREATE VIRTUAL TABLE {table} USING fts5(text, content = '', contentless_delete = 1, tokenize = 'porter unicode61')"
+            ))?;
+            self.words = Some(words);
+        }
+        let (mut rows, mut new) = (statement.query(params_from_iter(from))?, Vec::new());
+        let insert = format!("INSERT OR REPLACE INTO {table} (rowid, text) VALUES (?1, ?2)");
+        while let Some(row) = rows.next()? {
+            let ((key, task, tier), text) = (read(row)?, text(row)?);
+            if let Some(words) = &self.words {
+                words.prepare_cached(&insert)?.execute(params![key, indexed(&text)])?;
+            }
+            new.push((key, task, tier, pieces(&text)));
+        }
+        new.iter().for_each(|(.., pieces)| self.frequencies.add(pieces));
+        new.into_iter().for_each(|(key, task, tier, pieces)| self.add(key, task, tier, &pieces));
+        Ok(())
+    }
+
     fn add(&mut self, key: i64, task: i64, tier: Tier, pieces: &[Piece]) {
         let place = u32::try_from(self.keys.len()).unwrap_or(NONE);
         let before = self.newest_of_task.insert(task, place).unwrap_or(NONE);
@@ -199,6 +254,7 @@ impl Corpus {
     /// What has words of the query in `table`, with a score for each. Words that very many texts have are looked for only if nothing has
     /// another one.
     pub(super) fn by_words(&self, db: &Connection, table: &str, query: &str, allowed: &[bool]) -> DbResult<ByWords> {
+        let db = self.words.as_ref().unwrap_or(db);
         let mut wanted = wanted(query, |word| self.frequencies.of_word(word));
         let found = self.by_wanted(db, table, &wanted, allowed)?;
         match wanted.common.take() {

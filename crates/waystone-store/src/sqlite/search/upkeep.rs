@@ -8,6 +8,7 @@ use waystone_core::search::{indexed, text_of_context};
 
 use crate::sqlite::checkpoint;
 use crate::sqlite::error::DbResult;
+use crate::sqlite::seal::is_sealed;
 use crate::sqlite::segment::reindex;
 
 /// How the index is made. It is made anew where it was made by another number.
@@ -70,9 +71,12 @@ pub(crate) fn read_pending(db: &Connection, at: Option<Timestamp>) -> DbResult<V
         Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
     })?;
     let rows: Vec<(i64, Option<i64>)> = rows.collect::<Result<_, _>>()?;
+    let is_sealed = is_sealed(db)?;
     let (mut pending, mut bytes) = (Vec::new(), 0);
     for (session, checkpoint) in rows {
         let text = match checkpoint {
+            // What is sealed is read when it is searched, and its words stay in memory.
+            _ if is_sealed => String::new(),
             // What cannot be read is not found; `doctor` tells of it.
             Some(key) => checkpoint::find_with_text(db, key)?.1.map(|raw| text_of_context(&raw)).unwrap_or_default(),
             None => String::new(),
@@ -106,7 +110,9 @@ pub(crate) fn write_indexed(db: &Connection, pending: &[Pending], at: Timestamp)
             )?
             .query_row(params![session, checkpoint, at.ms(), pieces], |row| row.get(0))
             .optional()?;
-        if let Some(key) = added {
+        if let Some(key) = added
+            && !text.is_empty()
+        {
             db.prepare_cached("INSERT INTO checkpoint_word (rowid, text) VALUES (?1, ?2)")?
                 .execute(params![key, text])?;
         }

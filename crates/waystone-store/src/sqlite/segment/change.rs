@@ -14,6 +14,7 @@ use super::put::IDS_TOLD_MAX;
 use super::{ProjectRow, find_project, resolve};
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle};
+use crate::sqlite::seal::SEGMENT_TEXT;
 
 /// What a change makes of a segment.
 enum Verdict {
@@ -150,7 +151,7 @@ fn select_working(
     let which = filters.task_id.clone().map_or(WhichTask::Current, WhichTask::Named);
     let within = resolve(db, project, &which)?;
     let sql = format!(
-        "SELECT {IMAGE}, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
+        "SELECT {IMAGE}, {SEGMENT_TEXT} FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
          WHERE {} AND {FILTERS} ORDER BY s.seq",
         place_of(true, within.task().is_some(), &[Tier::Working])
     );

@@ -7,18 +7,24 @@ use waystone_core::store::{Scope, SegmentPage, SelectSegments, WhichTask};
 use super::{COLUMNS, FROM, ProjectRow, Within, find_project, read, resolve, task_id};
 use crate::sqlite::cursor;
 use crate::sqlite::error::DbResult;
+use crate::sqlite::seal::segment_column;
 
 /// The filters, as text that is always the same: what was not given is NULL and lets everything pass.
-pub(crate) const FILTERS: &str = "
+pub(crate) const FILTERS: &str = concat!(
+    "
     s.space = :space
     AND (:task IS NULL OR s.task = :task)
     AND (:task_id IS NULL OR s.task IN (SELECT key FROM task WHERE id = :task_id))
-    AND (:file IS NULL OR s.file_path = :file)
+    AND (:file IS NULL OR s.file_path =
+         (SELECT sealed_alike(:file, 'file_path', 'project:' || id, wrapped_key) FROM project WHERE key = s.project))
     AND (:type IS NULL OR s.type = :type)
     AND (:after IS NULL OR s.created_at_ms >= :after)
     AND (:before IS NULL OR s.created_at_ms < :before)
     AND NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
-                    WHERE wanted.value NOT IN (SELECT value FROM json_each(s.tags)))";
+                    WHERE wanted.value NOT IN (SELECT value FROM json_each(",
+    segment_column!("s", "tags"),
+    ")))"
+);
 
 /// Runs a statement that has [`FILTERS`] and `:project`.
 pub(crate) fn bind<'a>(
@@ -133,7 +139,7 @@ fn read_page(
     while let Some(row) = rows.next()? {
         has_more = page.segments.len() == select.limit as usize;
         if !has_more {
-            last = Some(row.get(20)?);
+            last = Some(row.get(22)?);
             page.segments.push(read(row, select.preview)?);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 use waystone_core::Error;
-use waystone_core::api::{SegmentType, Tier};
+use waystone_core::api::{Origin, SegmentType, Tier};
 use waystone_core::canon::Hash;
 use waystone_core::error::Quota;
 use waystone_core::id::{ProjectId, SegmentId};
@@ -17,6 +17,8 @@ use super::edit::{Edit, IMAGE, Image, read_image};
 use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, touch_place};
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
+use crate::sqlite::origin::number_of;
+use crate::sqlite::seal::is_sealed;
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
 pub(crate) const IDS_TOLD_MAX: usize = 100;
@@ -38,7 +40,10 @@ fn find_known(
     kind: SegmentType,
     hash: Hash,
 ) -> DbResult<Option<(Image, SegmentId)>> {
-    let sql = format!("SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2 AND s.text_hash = ?3");
+    let sql = format!(
+        "SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2
+             AND s.text_hash = (SELECT keyed(?3, 'project:' || id, wrapped_key) FROM project WHERE key = ?1)"
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![project.key, kind.as_str(), hash.0])?;
     rows.next()?.map(read_image).transpose()
@@ -56,6 +61,8 @@ enum Step<'a> {
         image: Image,
         id: SegmentId,
         repeats: u64,
+        /// Where it comes from this time.
+        origin: Origin,
     },
     /// It is the same as the text at that place.
     Same(usize),
@@ -114,8 +121,8 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
             .execute(params![scope.space, more])?;
     }
     for step in &steps {
-        if let Step::Touch { image, repeats, .. } = step {
-            touch(db, image, 1 + repeats, new)?;
+        if let Step::Touch { image, repeats, origin, .. } = step {
+            touch(db, image, (1 + repeats, *origin), new)?;
         }
     }
     touch_place(db, project.key, task, new.at)?;
@@ -175,7 +182,7 @@ fn plan<'a>(db: &Connection, scope: &Scope, new: &'a NewSegments) -> DbResult<Op
             None => None,
         };
         steps.push(match (known, segment.tokens) {
-            (Some((image, id)), _) => Step::Touch { image, id, repeats: 0 },
+            (Some((image, id)), _) => Step::Touch { image, id, repeats: 0, origin: segment.origin },
             (None, Some(tokens)) => Step::Add { segment, tokens, repeats: 0 },
             (None, None) => return Ok(None),
         });
@@ -222,8 +229,11 @@ pub(crate) fn add(
     db.prepare_cached(
         "INSERT INTO segment (space, project, task, id, seq, type, tier, pinned, tokens, counted_at_ms, size_bytes, text_hash,
                               created_at_ms, touched_at_ms, mentions, entered_seq, survived, topic, file_path, first_line,
-                              last_line, tags)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?21, ?20, ?14, 0, ?15, ?16, ?17, ?18, ?19)",
+                              last_line, tags, origin)
+         SELECT ?1, p.key, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, keyed(?12, 'project:' || p.id, p.wrapped_key), ?13, ?21, ?20, ?14,
+                0, ?15, sealed_alike(?16, 'file_path', 'project:' || p.id, p.wrapped_key), ?17, ?18,
+                sealed(?19, 'tags', ?4, 'project:' || p.id, p.wrapped_key), ?22
+         FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
         scope.space,
@@ -247,11 +257,19 @@ pub(crate) fn add(
         json!(tags).to_string(),
         mentions,
         new.at.ms(),
+        number_of(segment.origin),
     ])?;
     let key = db.last_insert_rowid();
-    db.prepare_cached("INSERT INTO segment_text (segment, text) VALUES (?1, ?2)")?
-        .execute(params![key, segment.text])?;
-    index(db, key, &search::searched(&segment.text), &segment.pieces)?;
+    db.prepare_cached(
+        "INSERT INTO segment_text (segment, text)
+         SELECT s.key, sealed(?2, 'text', s.id, 'project:' || p.id, p.wrapped_key)
+         FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.key = ?1",
+    )?
+    .execute(params![key, segment.text])?;
+    // What is sealed is searched in memory alone.
+    if !is_sealed(db)? {
+        index(db, key, &search::searched(&segment.text), &segment.pieces)?;
+    }
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
         refer(db, scope, project, key, target)?;
     }
@@ -281,9 +299,12 @@ fn refer(db: &Connection, scope: &Scope, project: &ProjectRow, source: i64, targ
     Ok(())
 }
 
-/// A text that is met again counts once more, in the same request too. That is no operation: it has no inverse that anyone would want.
-fn touch(db: &Connection, image: &Image, times: u64, new: &NewSegments) -> DbResult<()> {
-    db.prepare_cached("UPDATE segment SET mentions = ?2, touched_at_ms = max(touched_at_ms, ?3) WHERE key = ?1")?
-        .execute(params![image.key, image.mentions + times, new.at.ms()])?;
+/// A text that is met again counts once more, in the same request too, and is trusted no more than before. That is no operation: it has no
+/// inverse that anyone would want.
+fn touch(db: &Connection, image: &Image, (times, origin): (u64, Origin), new: &NewSegments) -> DbResult<()> {
+    db.prepare_cached(
+        "UPDATE segment SET mentions = ?2, touched_at_ms = max(touched_at_ms, ?3), origin = max(origin, ?4) WHERE key = ?1",
+    )?
+    .execute(params![image.key, image.mentions + times, new.at.ms(), number_of(origin)])?;
     Ok(())
 }

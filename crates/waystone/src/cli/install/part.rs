@@ -20,11 +20,20 @@ pub(super) enum Part {
     Hooks,
 }
 
-/// What is installed: the program, and a data directory if one was given.
+/// What is installed: the program, and the settings that say where what is kept is, and how it is opened.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) path: String,
-    pub(super) data_dir: Option<String>,
+    pub(super) passed: Vec<Passed>,
+}
+
+/// A setting that was given, as a client passes it on.
+#[derive(Debug)]
+pub(super) struct Passed {
+    pub(super) variable: &'static str,
+    pub(super) flag: String,
+    /// Nothing for a switch, which is on.
+    pub(super) value: Option<String>,
 }
 
 impl Part {
@@ -33,8 +42,11 @@ impl Part {
         let mut server = Map::new();
         match self {
             Self::Hooks => {
-                let directory = program.data_dir.iter().map(|path| format!(" --data-dir {}", hook::quoted(path)));
-                let start = hook::quoted(&program.path) + &directory.collect::<String>();
+                let passed = program.passed.iter().map(|passed| match &passed.value {
+                    Some(value) => format!(" --{} {}", passed.flag, hook::quoted(value)),
+                    None => format!(" --{}", passed.flag),
+                });
+                let start = hook::quoted(&program.path) + &passed.collect::<String>();
                 let commands = hook::EVENTS.iter();
                 return commands
                     .map(|(event, name)| (event.to_string(), json!(format!("{start} hook {name}"))))
@@ -46,8 +58,10 @@ impl Part {
         }
         server.insert("command".to_owned(), json!(program.path));
         server.insert("args".to_owned(), json!(["mcp"]));
-        if let Some(directory) = &program.data_dir {
-            server.insert("env".to_owned(), json!({ "WAYSTONE_DATA_DIR": directory }));
+        let variable =
+            |passed: &Passed| (passed.variable.to_owned(), json!(passed.value.as_deref().unwrap_or("enabled")));
+        if !program.passed.is_empty() {
+            server.insert("env".to_owned(), program.passed.iter().map(variable).collect());
         }
         Value::Object(server)
     }
@@ -151,8 +165,17 @@ mod tests {
     #[test]
     fn whatever_a_file_looks_like_only_what_is_ours_is_added_and_taken_out() {
         let mut random = Random::new(7);
-        let program = Program { path: "/bin/waystone".to_owned(), data_dir: None };
-        let other = Program { path: "/other/waystone".to_owned(), data_dir: Some("/d".to_owned()) };
+        let program = Program { path: "/bin/waystone".to_owned(), passed: Vec::new() };
+        let passed = |variable, flag: &str, value: Option<&str>| Passed {
+            variable,
+            flag: flag.to_owned(),
+            value: value.map(str::to_owned),
+        };
+        let passed = vec![
+            passed("WAYSTONE_DATA_DIR", "data-dir", Some("/d")),
+            passed("WAYSTONE_ENCRYPTION", "encryption", None),
+        ];
+        let other = Program { path: "/other/waystone".to_owned(), passed };
         let value = |text: &str| json::parse(text).unwrap().map(|node| json::value_of(&node));
         for _ in 0..1_000 {
             let text = file(&mut random);

@@ -141,7 +141,7 @@ mod tests {
     fn what_was_written_while_a_person_was_asked_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
-        let program = Program { path: "/bin/waystone".to_owned(), data_dir: None };
+        let program = Program { path: "/bin/waystone".to_owned(), passed: Vec::new() };
         let file = File { path: path.clone(), part: Part::Server("servers"), root: folder.path().to_owned() };
         let step = Step::install(file, &program).unwrap();
         std::fs::write(&path, "{}").unwrap();

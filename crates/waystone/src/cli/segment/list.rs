@@ -90,8 +90,8 @@ pub(super) fn more(cursor: Option<&str>) -> String {
 pub(super) fn segments(list: &[Segment], full: bool) -> String {
     if full {
         let whole = |segment: &Segment| {
-            let Segment { segment_id: id, kind, tokens, .. } = segment;
-            format!("{id}  {}  {tokens} tokens\n{}\n", kind.as_str(), plain_text(&segment.text))
+            let Segment { segment_id: id, kind, origin, tokens, .. } = segment;
+            format!("{id}  {}  from {origin}  {tokens} tokens\n{}\n", kind.as_str(), plain_text(&segment.text))
         };
         return list.iter().map(whole).collect::<Vec<_>>().join("\n");
     }

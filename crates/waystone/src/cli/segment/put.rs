@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use waystone_core::Engine;
-use waystone_core::api::{PutSegments, SegmentType};
+use waystone_core::api::{Origin, PutSegments, SegmentType};
 use waystone_core::id::{ProjectId, TaskId, TopicId};
 use waystone_core::store::Scope;
 
 use super::{kind, undo};
+use crate::cli::checkpoint::origin;
 use crate::cli::file::read_text;
 use crate::cli::render::Out;
 
@@ -44,6 +45,9 @@ pub(crate) struct Put {
     /// Keep it outside of the window from the start
     #[arg(long)]
     stash: bool,
+    /// Who wrote it: user, agent or tool [default: user, and tool for logs]
+    #[arg(long, value_parser = origin)]
+    origin: Option<Origin>,
 }
 
 fn lines(range: &str) -> Result<[u64; 2], String> {
@@ -67,6 +71,7 @@ pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, pro
         topic_id: put.topic,
         pinned: put.pinned,
         stash: put.stash,
+        origin: put.origin,
         ..PutSegments::default()
     };
     let put = engine.put_segments(scope, request).await?;
