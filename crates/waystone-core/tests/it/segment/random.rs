@@ -163,7 +163,7 @@ fn kept(seen: &Seen, now_ms: i64) -> BTreeSet<&str> {
 
 /// Everything that must hold between any two steps.
 async fn check(h: &Harness, seen: &Seen) {
-    let now_ms = waystone_core::clock::Clock::now(&*h.clock).ms();
+    let now_ms = h.clock.now().ms();
     let kept = kept(seen, now_ms);
     let request = json!({ "target_tokens": 1_000_000, "limit": 1000 });
     let found = garbage(h, request).await.unwrap();
