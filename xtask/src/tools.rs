@@ -40,9 +40,11 @@ pub(crate) fn keyring() -> anyhow::Result<()> {
     if are_there() {
         return Ok(());
     }
-    let install = ["install", "--yes", "--quiet", "--no-install-recommends", "dbus", "gnome-keyring"];
+    // Without a network it is to fail soon.
+    let patience = ["-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=0", "--quiet"];
+    let install = [&patience[..], &["install", "--yes", "--no-install-recommends", "dbus", "gnome-keyring"]].concat();
     if sh("apt-get", &install).is_err() {
-        sh("apt-get", &["update", "--quiet"])?;
+        sh("apt-get", &[&patience[..], &["update"]].concat())?;
         sh("apt-get", &install)?;
     }
     anyhow::ensure!(are_there(), "it is installed and cannot be started");

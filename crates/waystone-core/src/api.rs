@@ -6,7 +6,9 @@
 
 mod audit;
 mod backup;
+mod branch;
 mod checkpoint;
+mod conversation;
 mod diff;
 mod doctor;
 mod document;
@@ -16,6 +18,7 @@ mod garbage;
 mod git;
 mod handle;
 mod mark;
+mod message;
 mod metadata;
 mod operation;
 mod origin;
@@ -29,15 +32,18 @@ mod stats;
 mod status;
 mod task;
 mod transcript;
+mod turn;
 mod usage;
 mod view;
 
 pub use audit::{AuditChain, AuditHead, AuditPage, AuditRecord, BrokenRecord, Exact, ListAudit, VerifiedAudit};
 pub use backup::BackedUp;
+pub use branch::{Branch, BranchList, CreateBranch, SwitchedBranch};
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,
     SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
+pub use conversation::{ChatConfig, Context, ContextPage, CreateContext, FindContext, ListContexts, UpdateContext};
 pub use diff::{Change, ChangeKind, CheckpointDiff};
 pub use doctor::{Checkup, Finding, FindingKind};
 pub(crate) use document::check_time;
@@ -54,6 +60,10 @@ pub use garbage::{
 pub use git::Git;
 pub use handle::{ExpandHandle, ExpandedHandle};
 pub use mark::{KeyClass, MarkCritical, MarkStatus, MarkedCritical};
+pub use message::{
+    AddMessage, AddedMessage, ContentPart, EditMessage, ListMessages, Message, MessageContent, MessageMetadata,
+    MessageNode, MessagePage, MessageTokens, MessageType, ReadContent, Role,
+};
 pub use metadata::Metadata;
 pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
 pub use origin::Origin;
@@ -76,6 +86,9 @@ pub use task::{
     SnapshotPage, Task, TaskList,
 };
 pub use transcript::{Digest, Failure, OpenCall, OpenTask, Quote};
+pub use turn::{
+    ContentDelta, ContextState, Heartbeat, MessageCompleted, Resync, StateChanged, TurnChanged, TurnError, TurnState,
+};
 pub use usage::{AnalyzeUsage, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply};
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,

@@ -3,13 +3,19 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Where time and randomness come from. The binary has the real one, the testkit one that only moves when told.
+#[async_trait]
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
+
+    /// Returns when so much time has passed.
+    async fn sleep(&self, time: Duration);
 
     /// A fresh UUIDv7 as text.
     fn new_id(&self) -> String;

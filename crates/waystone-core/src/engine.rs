@@ -2,13 +2,16 @@
 
 mod audit;
 mod backup;
+mod branch;
 mod checkpoint;
+mod conversation;
 mod doctor;
 mod document;
 mod event;
 mod garbage;
 mod handle;
 mod mark;
+mod message;
 mod operation;
 mod resume;
 mod retention;
@@ -21,6 +24,7 @@ mod stats;
 mod status;
 mod task;
 mod transcript;
+mod turn;
 mod usage;
 mod view;
 
@@ -35,7 +39,10 @@ use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
 
+pub use conversation::Chat;
 pub use document::Export;
+use turn::Turns;
+pub use turn::{Frame, Reader};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -147,6 +154,8 @@ pub struct Engine {
     project: ProjectId,
     git: GitState,
     secrets: Arc<Secrets>,
+    chat: Arc<Chat>,
+    turns: Arc<Turns>,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
     is_read_only: bool,
@@ -164,6 +173,8 @@ impl Engine {
             project,
             git: Arc::new(|| None),
             secrets: Arc::default(),
+            chat: Arc::default(),
+            turns: Arc::default(),
             volatile: None,
             is_read_only: false,
         }
@@ -206,6 +217,11 @@ impl Engine {
         self.volatile.iter().map(warn).chain(read_only).collect()
     }
 
+    /// What time it is to the engine.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The project that is meant where none is named.
     pub fn project(&self) -> &ProjectId {
         &self.project
@@ -222,6 +238,7 @@ impl Engine {
 
     /// Writes what is pending and lets go of the store. The last call to an engine.
     pub async fn close(&self) {
+        self.turns.leave_all().await;
         self.store.close().await;
     }
 }

@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{ErrorBody, ErrorReply};
-use crate::id::{CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId};
+use crate::api::{ContextState, ErrorBody, ErrorReply};
+use crate::id::{
+    BranchName, CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId,
+};
 use crate::secret::{Finding, Findings};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -50,6 +52,17 @@ pub enum Error {
     /// The same as [`Self::InvalidInput`], under the name that the contract of segments has for it.
     #[error("{0}")]
     InvalidParameter(String),
+    /// The same once more, under the name that the contract of conversations has for it.
+    #[error("{0}")]
+    Validation(String),
+    #[error("Context with ID {0} not found")]
+    ContextNotFound(SessionId),
+    #[error("there is no branch `{name}` in context {context}")]
+    BranchNotFound { context: SessionId, name: BranchName },
+    #[error("there is no message `{message}` in context {context}")]
+    MessageNotFound { context: SessionId, message: SegmentId },
+    #[error("context {context} is in state {}: {why}", .state.as_str())]
+    InvalidState { context: SessionId, state: ContextState, why: &'static str, hint: &'static str },
     #[error("{}; nothing was stored", blocked(.0))]
     SecretBlocked(Box<Findings>),
     #[error("{method} is not possible at {path}")]
@@ -99,6 +112,10 @@ pub enum Conflict {
     SegmentDiffers(SegmentId),
     #[error("snapshot `{0}` is here in another project")]
     SnapshotElsewhere(SnapshotId),
+    #[error("session `{0}` is a conversation, whose messages are kept as they are said")]
+    IsConversation(SessionId),
+    #[error("there is a branch `{0}` already")]
+    BranchExists(BranchName),
     #[error("operation {operation} cannot be undone: what it is about was changed since, by {}", listed(.between))]
     ChangedSince { operation: i64, between: Vec<i64> },
     #[error("operation {0} is undone already")]
@@ -138,6 +155,8 @@ impl Conflict {
             | Self::SnapshotElsewhere(_) => {
                 "nothing was imported: an id means one thing; import into another data directory"
             }
+            Self::IsConversation(_) => "add a message to it, or save into another session",
+            Self::BranchExists(_) => "choose another name, or switch to it",
             Self::ChangedSince { .. } => "undo those first, the newest first",
             Self::UndoneAlready(_) | Self::RemovedSince(_) => {
                 "see what was done with GET /api/operations or `waystone undo --list`"
@@ -147,9 +166,12 @@ impl Conflict {
 
     fn details(&self) -> Value {
         match self {
-            Self::SessionDeleted(session) | Self::ImportDeleted(session) => json!({ "sessionId": session }),
+            Self::SessionDeleted(session) | Self::ImportDeleted(session) | Self::IsConversation(session) => {
+                json!({ "sessionId": session })
+            }
             Self::CheckpointDiffers(id) => json!({ "checkpointId": id }),
             Self::CheckpointElsewhere { id, session } => json!({ "checkpointId": id, "sessionId": session }),
+            Self::BranchExists(name) => json!({ "name": name }),
             Self::SegmentDiffers(id) => json!({ "segment_id": id }),
             Self::SnapshotElsewhere(id) => json!({ "snapshot_id": id }),
             Self::OtherProject { actual, .. } | Self::ImportMoved { actual, .. } => json!({ "projectId": actual }),
@@ -247,6 +269,15 @@ impl Error {
         }
     }
 
+    /// The same under the name that the contract of conversations has for a bad request.
+    #[must_use]
+    pub fn as_validation(self) -> Self {
+        match self {
+            Self::InvalidInput(message) => Self::Validation(message),
+            other => other,
+        }
+    }
+
     /// Code, HTTP status and the next action.
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {
@@ -286,6 +317,13 @@ impl Error {
                 "nothing was changed; only a process that was started without --read-only and WAYSTONE_READ_ONLY can do it",
             ),
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
+            Self::Validation(_) => ("VALIDATION_ERROR", 400, "correct what the message names and try again"),
+            Self::ContextNotFound(_) => ("CONTEXT_NOT_FOUND", 404, "look for its id in GET /api/contexts"),
+            Self::BranchNotFound { .. } => ("BRANCH_NOT_FOUND", 404, "list them with GET /api/contexts/{id}/branches"),
+            Self::MessageNotFound { .. } => {
+                ("MESSAGE_NOT_FOUND", 404, "list them with GET /api/contexts/{id}/messages")
+            }
+            Self::InvalidState { hint, .. } => ("INVALID_STATE", 400, hint),
             Self::SegmentNotFound(_) => {
                 ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
             }
@@ -336,6 +374,10 @@ impl Error {
             Self::QuotaExceeded(quota) => json!({ "setting": quota.setting() }),
             Self::StorageUnavailable { reason, .. } => json!({ "reason": reason.as_str() }),
             Self::HandleNotFound { handle, .. } => json!({ "handle": handle }),
+            Self::ContextNotFound(id) => json!({ "context_id": id }),
+            Self::BranchNotFound { context, name } => json!({ "context_id": context, "branch": name }),
+            Self::MessageNotFound { context, message } => json!({ "context_id": context, "message_id": message }),
+            Self::InvalidState { context, state, .. } => json!({ "context_id": context, "current_state": state }),
             Self::SegmentNotFound(ids) => json!({ "segment_ids": ids }),
             Self::SegmentsPinned(ids) => json!({ "pinned": ids }),
             Self::PlanNotFound(id) => json!({ "plan_id": id }),
@@ -359,6 +401,7 @@ impl Error {
             }
             Self::InvalidInput(_)
             | Self::InvalidParameter(_)
+            | Self::Validation(_)
             | Self::Forbidden(_)
             | Self::ReadOnly
             | Self::NotFound(_)

@@ -1,6 +1,7 @@
 //! The boundary to where things are kept.
 
 mod audit;
+mod conversation;
 mod document;
 mod retention;
 mod segment;
@@ -24,6 +25,10 @@ use crate::id::{AgentId, CheckpointId, IdempotencyKey, ProjectId, SessionId, Wor
 use crate::pack::Packed;
 
 pub use audit::{AuditPart, AuditStore};
+pub use conversation::{
+    ConversationStore, Draft, Fork, MessageFacts, Messages, NewBranch, NewConversation, NewMessage, NewTurnEvent, Step,
+    StepBranch, Stepped, Turn, TurnEvent, WhichMessages,
+};
 pub use document::{
     DocumentStore, ExportedSegments, ExportedSnapshot, ImportedProject, ImportedSession, NewProject, NewSession,
     NewSnapshot, NewSnapshotSegment,
@@ -232,7 +237,9 @@ pub struct Resumable {
 /// in the database and not yet in its second copy, where it follows by itself. Implemented by
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
-pub trait Store: SegmentStore + TranscriptStore + RetentionStore + DocumentStore + AuditStore {
+pub trait Store:
+    SegmentStore + TranscriptStore + RetentionStore + DocumentStore + AuditStore + ConversationStore
+{
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.
     async fn add_checkpoint(&self, scope: &Scope, new: NewCheckpoint) -> Result<Added>;

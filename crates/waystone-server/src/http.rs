@@ -4,7 +4,9 @@
 
 mod audit;
 mod backup;
+mod branch;
 mod checkpoint;
+mod conversation;
 mod docs;
 mod document;
 mod event;
@@ -14,6 +16,7 @@ mod guard;
 mod handle;
 mod mark;
 mod mcp;
+mod message;
 mod openapi;
 mod operation;
 mod reply;
@@ -27,6 +30,7 @@ mod stash;
 mod stats;
 mod status;
 mod task;
+mod turn;
 mod usage;
 mod view;
 
@@ -62,6 +66,10 @@ fn routes() -> Vec<Route> {
     routes.extend(usage::routes());
     routes.extend(garbage::routes());
     routes.extend(task::routes());
+    routes.extend(conversation::routes());
+    routes.extend(message::routes());
+    routes.extend(branch::routes());
+    routes.extend(turn::routes());
     routes.extend(operation::routes());
     routes.extend(audit::routes());
     routes.extend(retention::routes());

@@ -72,6 +72,19 @@ impl Presence {
     }
 }
 
+impl Presence {
+    /// The name of this process's file, by which others see whether it is alive; empty if it has none.
+    pub(crate) fn name(&self) -> String {
+        let stem = self.own.as_ref().and_then(|(path, _)| path.file_stem());
+        stem.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// Whether the process whose file has that name is alive.
+pub(crate) fn is_present(directory: &DataDirectory, name: &str) -> bool {
+    !name.is_empty() && is_alive(&directory.run().join(format!("{name}.lock")))
+}
+
 /// Takes the directory for this process alone, or names those that use it.
 pub(crate) fn take_alone(directory: &DataDirectory) -> Result<File, OpenError> {
     let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };

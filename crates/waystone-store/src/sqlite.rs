@@ -3,10 +3,12 @@
 
 mod audit;
 mod backup;
+mod branch;
 mod checkpoint;
 mod clock;
 mod columns;
 mod connection;
+mod conversation;
 mod counter;
 mod cursor;
 mod damage;
@@ -19,6 +21,7 @@ mod key;
 mod log;
 mod maintenance;
 mod mark;
+mod message;
 pub(crate) mod migration;
 mod mirror;
 mod open;
@@ -28,6 +31,7 @@ mod reader;
 mod rebuild;
 mod resume;
 mod retention;
+mod retry;
 mod seal;
 mod search;
 mod segment;
@@ -36,6 +40,7 @@ mod stats;
 mod status;
 mod task;
 mod transcript;
+mod turn;
 mod usage;
 mod view;
 mod writer;
@@ -97,6 +102,8 @@ pub struct Sqlite {
     writer: Writer,
     corpora: Arc<Corpora>,
     measures: Arc<Measures>,
+    /// The name of this process's file in `run/`: whose turns are its own.
+    instance: String,
     /// Started when someone first listens.
     events: Mutex<Option<EventWatch>>,
     /// Let go of last, and in this order: housekeeping stops, then the directory is left.

@@ -1,19 +1,22 @@
 //! A clock that only moves when told.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
+use tokio::sync::watch;
 use waystone_core::clock::{Clock, Timestamp};
 
 /// Starts at 2026-01-01 and gives ids that count up.
 #[derive(Debug)]
 pub struct ManualClock {
-    now_ms: AtomicI64,
+    now_ms: watch::Sender<i64>,
     ids: AtomicU64,
 }
 
 impl Default for ManualClock {
     fn default() -> Self {
-        Self { now_ms: AtomicI64::new(1_767_225_600_000), ids: AtomicU64::new(1) }
+        Self { now_ms: watch::Sender::new(1_767_225_600_000), ids: AtomicU64::new(1) }
     }
 }
 
@@ -31,13 +34,19 @@ impl ManualClock {
     }
 
     pub fn advance_ms(&self, ms: i64) {
-        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+        self.now_ms.send_modify(|now| *now += ms);
     }
 }
 
+#[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_ms(self.now_ms.load(Ordering::SeqCst))
+        Timestamp::from_ms(*self.now_ms.borrow())
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let end = *self.now_ms.borrow() + i64::try_from(time.as_millis()).unwrap();
+        let _ = self.now_ms.subscribe().wait_for(|now| *now >= end).await;
     }
 
     fn new_id(&self) -> String {

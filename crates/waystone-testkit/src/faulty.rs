@@ -1,6 +1,7 @@
 //! Stores that fail on purpose.
 
 mod audit;
+mod conversation;
 mod document;
 mod retention;
 mod unsaved;

@@ -10,6 +10,7 @@ pub mod fault;
 pub mod faulty;
 pub mod golden;
 pub mod harness;
+pub mod model;
 pub mod process;
 pub mod secrets;
 pub mod shim;

@@ -1,5 +1,6 @@
 //! The binary: arguments, settings, wiring. What a command does is in the engine; what it prints is in [`cli`].
 
+mod chat;
 mod cli;
 mod clock;
 mod git;
@@ -132,6 +133,9 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
+    if matches!(command, OnStore::Serve) {
+        engine = engine.with_chat(chat::chat(&settings));
+    }
     if is_read_only {
         engine = engine.read_only();
     }

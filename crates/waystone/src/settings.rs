@@ -24,6 +24,7 @@ use waystone_server::mcp::ToolSet;
 use zeroize::Zeroizing;
 
 pub(crate) use flag::{Flags, HEADING};
+pub(crate) use project::project_at;
 pub(crate) use schema::schema;
 
 /// What a value may be.
@@ -63,10 +64,13 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// Secrets are neither flags nor in `config.json`.
 const PASSPHRASE: &str = "WAYSTONE_PASSPHRASE";
 const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
+/// As every program that calls models knows them.
+const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 22] = [
+pub(crate) const SETTINGS: [Setting; 23] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -228,6 +232,14 @@ pub(crate) const SETTINGS: [Setting; 22] = [
         about: "The file with the key that opens a sealed data directory; `waystone key generate` makes one",
     },
     Setting {
+        key: "model",
+        variable: "WAYSTONE_MODEL",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || json!("demo"),
+        about: "Which model answers in conversations that name none; `demo` is built in",
+    },
+    Setting {
         key: "readOnly",
         variable: "WAYSTONE_READ_ONLY",
         aliases: &[],
@@ -281,6 +293,9 @@ pub(crate) struct Settings {
     /// What the key is made of, which only the environment tells, and what a new one is to be made of.
     pub(crate) passphrase: Option<Zeroizing<String>>,
     pub(crate) new_passphrase: Option<Zeroizing<String>>,
+    /// What opens models, which only the environment tells, and where they are.
+    pub(crate) openai_api_key: Option<Zeroizing<String>>,
+    pub(crate) openai_base_url: Option<String>,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
     /// What a person should know about the environment.
@@ -324,7 +339,10 @@ impl Settings {
         let layer::Merged { values, origins } = merged;
         let (user, warnings) = (variables.user(), variables.unknown());
         let (passphrase, new_passphrase) = (variables.secret(PASSPHRASE), variables.secret(NEW_PASSPHRASE));
+        let openai_base_url = variables.secret(OPENAI_BASE_URL).map(|url| url.as_str().to_owned());
         Ok(Self {
+            openai_api_key: variables.secret(OPENAI_API_KEY),
+            openai_base_url,
             data_dir,
             project,
             limits,

@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    fn check_text_size(&self, bytes: usize) -> Result<()> {
+    pub(super) fn check_text_size(&self, bytes: usize) -> Result<()> {
         let (actual, max) = (bytes as u64, self.limits.context_bytes_max);
         if actual > max { Err(Error::PayloadTooLarge { what: "a text", actual, max }) } else { Ok(()) }
     }

@@ -5,7 +5,6 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use waystone_core::Error;
 use waystone_core::api::{
     CheckpointDiff, CheckpointPage, DeletedCheckpoint, Deletion, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint,
     RestoredCheckpoint, SaveCheckpoint, SaveStatus, SavedCheckpoint, TOKENS_MAX,
@@ -13,11 +12,9 @@ use waystone_core::api::{
 use waystone_core::id::{CheckpointId, IdempotencyKey, SessionId};
 
 use super::Http;
-use super::extract::{Body, Id, Ids, Query, given};
+use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, Query, given, same, take_key};
 use super::reply::{HttpError, HttpResult, Json, large, ok, sized};
 use super::route::Route;
-
-const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -89,11 +86,7 @@ async fn save(
     headers: HeaderMap,
     Body(mut request, _turn): Body<SaveCheckpoint>,
 ) -> HttpResult<SavedCheckpoint> {
-    if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
-        let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
-        let key = key.map_err(|error| Error::InvalidInput(format!("{IDEMPOTENCY_KEY}: {error}")))?;
-        same("idempotencyKey", &mut request.idempotency_key, key)?;
-    }
+    take_key(&headers, "idempotencyKey", &mut request.idempotency_key)?;
     let saved = http.engine.save_checkpoint(&http.scope(), request).await?;
     let status = match saved.status {
         SaveStatus::Saved => StatusCode::CREATED,
@@ -111,16 +104,6 @@ async fn save_in_session(
 ) -> HttpResult<SavedCheckpoint> {
     same("sessionId", &mut request.session_id, session)?;
     save(state, headers, Body(request, turn)).await
-}
-
-/// What stands in the path or a header may stand in the body too, if it is the same.
-fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Result<(), Error> {
-    match in_body.replace(elsewhere) {
-        Some(given) if Some(&given) != in_body.as_ref() => {
-            Err(Error::InvalidInput(format!("{field} is given twice, with different values")))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// What [`LoadCheckpoint`] has besides its ids.

@@ -23,7 +23,7 @@ use super::extract::Query;
 use super::reply::HttpError;
 use super::route::Route;
 
-const LAST_EVENT_ID: &str = "Last-Event-ID";
+pub(super) const LAST_EVENT_ID: &str = "Last-Event-ID";
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Deserialize, JsonSchema)]

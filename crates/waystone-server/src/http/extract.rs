@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 use waystone_core::error::IMPORTED;
+use waystone_core::id::IdempotencyKey;
 use waystone_core::offload::{INLINE_BYTES_MAX, offload};
 use waystone_core::{Error, json};
 
@@ -120,6 +121,26 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
         Ok(Self(offload(length, parse).await??, turn))
     }
+}
+
+/// What stands in the path or a header may stand in the body too, if it is the same.
+pub(super) fn same<T: PartialEq>(field: &str, in_body: &mut Option<T>, elsewhere: T) -> Result<(), Error> {
+    match in_body.replace(elsewhere) {
+        Some(given) if Some(&given) != in_body.as_ref() => {
+            Err(Error::InvalidInput(format!("{field} is given twice, with different values")))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+/// The key by which a retry is recognised, from the header if it is there.
+pub(super) fn take_key(headers: &HeaderMap, field: &str, in_body: &mut Option<IdempotencyKey>) -> Result<(), Error> {
+    let Some(key) = headers.get(IDEMPOTENCY_KEY) else { return Ok(()) };
+    let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
+    let key = key.map_err(|error| Error::InvalidInput(format!("{IDEMPOTENCY_KEY}: {error}")))?;
+    same(field, in_body, key)
 }
 
 /// A request of which the path has some fields and a JSON body the others, and its turn. A field may stand in both, if it is the same.

@@ -12,6 +12,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use waystone_core::Error;
+
 use super::Http;
 use super::extract::Query;
 use super::reply::HttpError;
@@ -44,9 +46,17 @@ async fn without_query(Query(NoQuery {}): Query<NoQuery>, request: Request, next
     next.run(request).await
 }
 
-async fn name_as_parameter(mut response: Response) -> Response {
+async fn name_as_parameter(response: Response) -> Response {
+    name_as(Error::as_parameter, response)
+}
+
+async fn name_as_validation(response: Response) -> Response {
+    name_as(Error::as_validation, response)
+}
+
+fn name_as(name: fn(Error) -> Error, mut response: Response) -> Response {
     match response.extensions_mut().remove::<HttpError>() {
-        Some(HttpError(error)) => HttpError(error.as_parameter()).into_response(),
+        Some(HttpError(error)) => HttpError(name(error)).into_response(),
         None => response,
     }
 }
@@ -137,15 +147,28 @@ impl Route {
         self.errors.iter().chain(&ANYWHERE).copied().collect()
     }
 
-    /// What handles it, and refuses a query if it takes none. A bad request has another name in the contract of segments.
+    /// A reply without a body.
+    pub(super) fn replies_nothing(mut self) -> Self {
+        let description = "It is done.".to_owned();
+        self.replies.push(Reply { status: 204, media_type: "", schema: Map::new(), description });
+        self
+    }
+
+    /// What handles it, and refuses a query if it takes none. A bad request has a name of its own in the contracts of segments and of
+    /// conversations.
     pub(super) fn into_handler(self) -> MethodRouter<Http> {
         let handler = match self.query {
             Some(_) => self.handler,
             None => self.handler.route_layer(middleware::from_fn(without_query)),
         };
-        match self.path.starts_with("/api/projects") {
-            true => handler.route_layer(middleware::map_response(name_as_parameter)),
-            false => handler,
+        match self.path {
+            path if path.starts_with("/api/projects") => {
+                handler.route_layer(middleware::map_response(name_as_parameter))
+            }
+            path if path.starts_with("/api/contexts") => {
+                handler.route_layer(middleware::map_response(name_as_validation))
+            }
+            _ => handler,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) const ROOTS: &str = "
         UNION SELECT 0, key, NULL FROM
             (SELECT key FROM segment WHERE task = :current AND type = 'message' AND tier = 'working' ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
         UNION SELECT 0, key, NULL FROM
-            (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND type = 'message' AND tier = 'working'
+            (SELECT key FROM segment WHERE :current IS NULL AND project = :project AND conversation IS NULL AND type = 'message' AND tier = 'working'
              ORDER BY touched_at_ms DESC, seq DESC LIMIT :messages)
         UNION SELECT 0, key, NULL FROM segment WHERE project = :project AND file_path = (SELECT sealed_alike(:file, 'file_path', 'project:' || id, wrapped_key) FROM project WHERE key = :project) AND tier <> 'archive'
         UNION SELECT 0, key, NULL FROM segment
@@ -119,7 +119,7 @@ fn for_each(db: &Connection, project: &ProjectRow, task: Option<i64>, mut see: i
     let (collections, refs, topics) = (collections(db, project)?, refs(db, project)?, topics(db, project)?);
     let place = match task {
         Some(_) => "task = ?2 AND project = ?1",
-        None => "project = ?1 AND ?2 IS NULL",
+        None => "project = ?1 AND ?2 IS NULL AND conversation IS NULL",
     };
     let sql = format!(
         "SELECT key, type, touched_at_ms, mentions, survived, entered_seq, tokens, topic FROM segment

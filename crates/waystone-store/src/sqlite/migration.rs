@@ -15,7 +15,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0006_housekeeping.sql"),
     include_str!("../../migrations/sqlite/0007_seal.sql"),
     include_str!("../../migrations/sqlite/0008_origin.sql"),
+    include_str!("../../migrations/sqlite/0009_conversation.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]

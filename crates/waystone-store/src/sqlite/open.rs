@@ -128,6 +128,7 @@ impl Sqlite {
             writer,
             corpora: Arc::default(),
             measures: Arc::default(),
+            instance: held.1.name(),
             events: Mutex::new(None),
             held: Mutex::new(Some(held)),
         }

@@ -85,12 +85,26 @@ macro_rules! segment_column {
     };
 }
 
-/// The text in `segment_text AS x` of `segment AS s`.
-pub(crate) const SEGMENT_TEXT: &str =
-    "unsealed(x.text, 'text', s.id, (SELECT 'project:' || id FROM project WHERE key = s.project),
-    (SELECT wrapped_key FROM project WHERE key = s.project))";
+/// By whose key the text of `segment AS s` is sealed: that of its conversation, if it is a message, or of its project.
+macro_rules! text_owner {
+    () => {
+        "coalesce((SELECT 'session:' || id FROM session WHERE key = s.conversation),
+                  (SELECT 'project:' || id FROM project WHERE key = s.project)),
+         coalesce((SELECT wrapped_key FROM session WHERE key = s.conversation),
+                  (SELECT wrapped_key FROM project WHERE key = s.project))"
+    };
+}
 
-pub(crate) use {project_column, segment_column, session_column};
+/// The text in `segment_text AS x` of `segment AS s`.
+macro_rules! segment_text {
+    () => {
+        concat!("unsealed(x.text, 'text', s.id, ", text_owner!(), ")")
+    };
+}
+
+pub(crate) const SEGMENT_TEXT: &str = segment_text!();
+
+pub(crate) use {project_column, segment_column, segment_text, session_column, text_owner};
 
 /// Whether what is kept in a database is sealed.
 pub(crate) fn is_sealed(db: &Connection) -> Result<bool> {

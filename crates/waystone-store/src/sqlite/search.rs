@@ -73,7 +73,11 @@ fn search_project(
 
 /// The segments that pass the filters.
 fn allowed(db: &Connection, scope: &Scope, select: &SelectSegments, project: i64) -> DbResult<HashSet<i64>> {
-    let sql = format!("SELECT s.key FROM segment AS s WHERE {} AND {FILTERS}", place_of(true, false, select.tiers));
+    // Messages of conversations are found too.
+    let sql = format!(
+        "SELECT s.key FROM segment AS s WHERE s.project = :project AND {} AND {FILTERS}",
+        place_of(false, false, select.tiers)
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = bind(&mut statement, scope, Some(project), None, &select.filters)?;
     let mut keys = HashSet::new();

@@ -21,13 +21,13 @@ use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
 use super::origin::read_origin;
-use super::seal::{is_sealed, project_column};
+use super::seal::{is_sealed, project_column, segment_text, text_owner};
 
 pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
 pub(crate) use list::{FILTERS, bind, list, own_of, place_of};
 pub(crate) use purge::purge;
-pub(crate) use put::{IDS_TOLD_MAX, add, check_room, known, put};
+pub(crate) use put::{IDS_TOLD_MAX, Place, add, check_room, known, put};
 
 /// What is read of a project for whatever is done in it.
 pub(crate) struct ProjectRow {
@@ -140,7 +140,9 @@ const COLUMNS: &str = concat!(
            WHERE r.target = s.key AND f.tier <> 'archive')
         + (SELECT count(*) FROM (SELECT 1 FROM segment AS o
            WHERE o.project = s.project AND o.topic = s.topic AND o.tier <> 'archive' AND o.key <> s.key LIMIT 100)),
-    unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin, s.imported"
+    ",
+    segment_text!(),
+    ", s.seq, s.origin, s.imported"
 );
 const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
     JOIN segment_text AS x ON x.segment = s.key";

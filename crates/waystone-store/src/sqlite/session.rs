@@ -4,11 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{ListSessions, Origin, Session, SessionPage, UpdateSession};
+use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
-use waystone_core::id::SessionId;
+use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::{NewCheckpoint, Scope};
 
 use super::checkpoint::archived_at;
+use super::conversation;
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
@@ -45,6 +47,31 @@ pub(crate) fn find_row(db: &Connection, scope: &Scope, id: &SessionId) -> DbResu
 
 /// Adds the session that `new` is the first checkpoint of.
 pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResult<SessionRow> {
+    let workflow = new.workflow.as_ref().map(|id| id.as_str());
+    let key = insert(db, scope, (&new.session, &new.project), workflow, new.correlation, new.at)?;
+    let project = new.project.as_str().to_owned();
+    Ok(SessionRow { key, project, head: None, checkpoint_count: 0, size_bytes: 0, is_archived: false })
+}
+
+/// Adds a session that has no checkpoint.
+pub(crate) fn add_bare(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    project: &ProjectId,
+    at: Timestamp,
+) -> DbResult<i64> {
+    insert(db, scope, (id, project), None, Hash::of(&[]), at)
+}
+
+fn insert(
+    db: &Connection,
+    scope: &Scope,
+    (id, project): (&SessionId, &ProjectId),
+    workflow: Option<&str>,
+    correlation: Hash,
+    at: Timestamp,
+) -> DbResult<i64> {
     let seq = next_row_seq(db, scope)?;
     db.prepare_cached(
         "INSERT INTO session (space, id, seq, accessed_seq, project, name, tags, workflow, correlation, created_at_ms,
@@ -55,18 +82,17 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     )?
     .execute(params![
         scope.space,
-        new.session.as_str(),
+        id.as_str(),
         seq,
-        new.project.as_str(),
-        new.workflow.as_ref().map(|id| id.as_str()),
-        new.correlation.0,
-        new.at.ms(),
+        project.as_str(),
+        workflow,
+        correlation.0,
+        at.ms(),
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("UPDATE space SET session_count = session_count + 1 WHERE space = ?1")?
         .execute(params![scope.space])?;
-    let project = new.project.as_str().to_owned();
-    Ok(SessionRow { key, project, head: None, checkpoint_count: 0, size_bytes: 0, is_archived: false })
+    Ok(key)
 }
 
 /// The session was used: it moves to the front of the list.
@@ -124,7 +150,10 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<S
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListSessions) -> DbResult<SessionPage> {
     let state = match filter.deleted {
         // One that is removed and waits for its files to follow has none.
-        true => "archived_at_ms IS NOT NULL AND EXISTS (SELECT 1 FROM checkpoint WHERE session = session.key)",
+        true => {
+            "archived_at_ms IS NOT NULL AND (EXISTS (SELECT 1 FROM checkpoint WHERE session = session.key)
+                 OR EXISTS (SELECT 1 FROM conversation WHERE session = session.key))"
+        }
         false => "archived_at_ms IS NULL",
     };
     let sql = format!(
@@ -216,6 +245,8 @@ pub(crate) fn archive(
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?
     .execute(params![scope.space, session.checkpoint_count])?;
+    let row = find_row(db, scope, id)?.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+    conversation::rest(db, row.key)?;
     let group = mark_all_changed(db, scope, id, seq)?;
     Ok((session, group))
 }
@@ -233,7 +264,8 @@ pub(crate) fn list_ids(db: &Connection, scope: &Scope, id: &SessionId) -> DbResu
 pub(crate) fn restore(db: &Connection, scope: &Scope, id: &SessionId, at: Timestamp) -> DbResult<Session> {
     let row = find_row(db, scope, id)?.filter(|row| row.is_archived);
     let row = row.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
-    if !db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![row.key])? {
+    let has_checkpoint = db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![row.key])?;
+    if !has_checkpoint && !conversation::is_one(db, row.key)? {
         return Err(Error::SessionNotFound(id.clone()).into());
     }
     db.prepare_cached("UPDATE session SET archived_at_ms = NULL, archived_seq = NULL WHERE key = ?1")?

@@ -12,7 +12,7 @@ use waystone_core::store::{NewSegment, NewTurns, Scope, TranscriptEnd, Transcrip
 use super::Sqlite;
 use super::error::DbResult;
 use super::log::{Operation, append_and_publish, handle};
-use super::segment::{Edit, IDS_TOLD_MAX, add, check_room, ensure_project, ensure_task};
+use super::segment::{Edit, IDS_TOLD_MAX, Place, add, check_room, ensure_project, ensure_task};
 
 #[async_trait]
 impl TranscriptStore for Sqlite {
@@ -76,8 +76,9 @@ fn add_segments(db: &Connection, scope: &Scope, new: &NewTurns, segments: &[NewS
         Operation { at: with.at, kind: "segment.captured", project: with.project.as_str(), subject, payload };
     let seq = append_and_publish(db, scope, &operation)?;
     let mut edit = Edit::begin(db, scope, project.key, seq, with.at);
+    let place = Place { project: &project, task, conversation: None };
     for segment in segments {
-        let image = add(db, scope, (&project, task), with, (segment, segment.tokens.unwrap_or_default(), 0), seq)?;
+        let image = add(db, scope, &place, with, (segment, segment.tokens.unwrap_or_default(), 0), seq)?;
         edit.added(&image)?;
     }
     edit.finish()?;

@@ -101,7 +101,7 @@ pub(crate) fn sum(
     let mut statement = db.prepare_cached(
         "SELECT t.id, u.type, u.segment_count, u.tokens, u.pinned_count, u.pinned_tokens
          FROM usage AS u LEFT JOIN task AS t ON t.key = u.task
-         WHERE u.project = ?1 AND (?2 IS NULL OR u.task = ?2) AND u.tier = 'working'",
+         WHERE u.project = ?1 AND (u.task = ?2 OR ?2 IS NULL AND u.task NOT IN (SELECT task FROM conversation)) AND u.tier = 'working'",
     )?;
     let mut rows = statement.query(params![project.key, within.task()])?;
     while let Some(row) = rows.next()? {
@@ -125,7 +125,7 @@ pub(crate) fn sum(
 fn age(db: &Connection, project: &ProjectRow, within: &Within, end: &str) -> DbResult<Option<Timestamp>> {
     let place = match within.task() {
         Some(_) => "task = ?2 AND ?1 > 0",
-        None => "project = ?1 AND ?2 IS NULL",
+        None => "project = ?1 AND ?2 IS NULL AND conversation IS NULL",
     };
     let sql = format!("SELECT {end}(created_at_ms) FROM segment WHERE {place} AND tier = 'working'");
     let at: Option<i64> = db.prepare_cached(&sql)?.query_row(params![project.key, within.task()], |row| row.get(0))?;
@@ -135,7 +135,7 @@ fn age(db: &Connection, project: &ProjectRow, within: &Within, end: &str) -> DbR
 fn count_roots(db: &Connection, project: &ProjectRow, within: &Within, roots: &Roots) -> DbResult<(u64, u64)> {
     let sql = format!(
         "{ROOTS} SELECT count(*), coalesce(sum(s.tokens), 0) FROM root CROSS JOIN segment AS s ON s.key = root.key
-         WHERE root.kind = 0 AND s.tier = 'working' AND s.project = :project AND (:within IS NULL OR s.task = :within)"
+         WHERE root.kind = 0 AND s.tier = 'working' AND s.project = :project AND (s.task = :within OR :within IS NULL AND s.conversation IS NULL)"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = bind_roots(&mut statement, project, within.task(), roots)?;

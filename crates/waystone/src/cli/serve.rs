@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use waystone_core::Engine;
+use waystone_core::store::Scope;
 use waystone_server::http::{Guard, Http, Peer};
 use waystone_server::mcp::Mcp;
 
@@ -14,6 +15,8 @@ use super::failure::Failure;
 use crate::settings::Settings;
 
 /// How long requests under way may take when the server is told to end.
+/// How often is looked for turns that no one runs.
+const ADOPTED_AFTER: Duration = Duration::from_secs(1);
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
@@ -38,6 +41,7 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
         tracing::warn!(%error, "the announcement was not printed");
     }
     let (stop, stopping) = watch::channel(false);
+    let adopting = tokio::spawn(adopt_turns(engine.clone(), Scope::local(&settings.user)));
     let guard =
         Guard { allowed_origins: settings.allowed_origins(), allow_other_users: settings.is_on("allowOtherUsers") };
     let router = Http::new(engine.clone(), &settings.user, stopping.clone()).with_tools(settings.tools()).router(guard);
@@ -50,8 +54,21 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
         done = server => done?,
         () = overdue(stopping) => tracing::warn!("requests under way were broken off"),
     }
+    adopting.abort();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Goes on with turns whose processes are gone: those from before the start, and those of others that end meanwhile.
+async fn adopt_turns(engine: Engine, scope: Scope) {
+    loop {
+        match engine.adopt_turns(&scope).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "turns are gone on with whose process is gone"),
+            Err(error) => tracing::warn!(%error, "turns cannot be looked for whose process is gone"),
+        }
+        tokio::time::sleep(ADOPTED_AFTER).await;
+    }
 }
 
 /// Completes when the end of the server has been asked for too long ago.

@@ -11,7 +11,7 @@ use waystone_core::json::parse_strict;
 use waystone_core::secret::{Rule, parse_rules};
 use zeroize::Zeroizing;
 
-use super::{DATA_DIR, Kind, NEW_PASSPHRASE, PASSPHRASE, SCHEMA, SETTINGS, Setting};
+use super::{DATA_DIR, Kind, NEW_PASSPHRASE, OPENAI_API_KEY, OPENAI_BASE_URL, PASSPHRASE, SCHEMA, SETTINGS, Setting};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -103,7 +103,8 @@ impl Variables {
         for (name, value) in std::env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
             let is_user = USER.contains(&name.as_str());
-            if !is_user && !["WAYSTONE_", "WORKRAIL_"].iter().any(|prefix| name.starts_with(prefix)) {
+            let is_provider = [OPENAI_API_KEY, OPENAI_BASE_URL].contains(&name.as_str());
+            if !is_user && !is_provider && !["WAYSTONE_", "WORKRAIL_"].iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }
             match value.into_string() {

@@ -1,5 +1,7 @@
 //! The project of a working directory.
 
+use std::path::Path;
+
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 use waystone_core::id::ProjectId;
@@ -14,6 +16,11 @@ pub(super) fn infer(has_place: bool) -> anyhow::Result<ProjectId> {
     let here = std::env::current_dir().context("the working directory cannot be read")?;
     let id = Repository::around(&here).map_or_else(|| "default".to_owned(), |repository| project_of(&repository));
     id.parse().map_err(anyhow::Error::msg)
+}
+
+/// The project of the git repository around a folder.
+pub(crate) fn project_at(folder: &Path) -> Option<ProjectId> {
+    project_of(&Repository::around(folder)?).parse().ok()
 }
 
 fn project_of(repository: &Repository) -> String {

@@ -11,6 +11,7 @@ use waystone_core::store::{Added, NewCheckpoint, Scope, Used};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes};
+use crate::sqlite::conversation;
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::mark;
@@ -27,6 +28,9 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let session = session::find_row(db, scope, &new.session)?;
     if let Some(session) = &session {
         check_session(session, new)?;
+        if conversation::is_one(db, session.key)? {
+            return Err(Error::Conflict(Conflict::IsConversation(new.session.clone())).into());
+        }
     }
     let head = session.as_ref().and_then(|session| session.head).map(|key| find_by_key(db, key)).transpose()?;
     check_head(head.as_ref(), new)?;

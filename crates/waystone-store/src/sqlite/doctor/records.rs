@@ -8,6 +8,7 @@ use waystone_core::canon::Hash;
 use crate::sqlite::audit::{list_chains, read as read_audit};
 use crate::sqlite::counter::{recount, recount_usage};
 use crate::sqlite::error::DbResult;
+use crate::sqlite::seal::{segment_text, text_owner};
 use crate::sqlite::search;
 
 /// So many rows are looked at in one read.
@@ -55,20 +56,23 @@ pub(crate) fn is_chain_whole(db: &Connection, space: i64) -> DbResult<bool> {
 
 /// Goes on through the texts of segments, after one with that key. They have no second copy but in backups.
 pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Finding>) -> DbResult<Walk<i64>> {
-    let mut statement = db.prepare_cached(
-        "SELECT s.key, s.id, s.text_hash, CAST(unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key) AS BLOB), p.id, p.wrapped_key
-         FROM segment AS s JOIN project AS p ON p.key = s.project
-         LEFT JOIN segment_text AS x ON x.segment = s.key WHERE s.key > ?1 ORDER BY s.key LIMIT ?2",
-    )?;
-    let mut keyed = db.prepare_cached("SELECT keyed(?1, 'project:' || ?2, ?3)")?;
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT s.key, s.id, s.text_hash, CAST(",
+        segment_text!(),
+        " AS BLOB), ",
+        text_owner!(),
+        " FROM segment AS s
+         LEFT JOIN segment_text AS x ON x.segment = s.key WHERE s.key > ?1 ORDER BY s.key LIMIT ?2"
+    ))?;
+    let mut keyed = db.prepare_cached("SELECT keyed(?1, ?2, ?3)")?;
     let (mut rows, mut count, mut last) = (statement.query(params![after, PAGE])?, 0, after);
     while let Some(row) = rows.next()? {
         (last, count) = (row.get(0)?, count + 1);
         let text: Option<Vec<u8>> = row.get(3)?;
         let expected: Option<Vec<u8>> = match text {
             Some(text) => {
-                let (project, key): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
-                keyed.query_row(params![Hash::of(&text).0, project, key], |row| row.get(0))?
+                let (owner, key): (String, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
+                keyed.query_row(params![Hash::of(&text).0, owner, key], |row| row.get(0))?
             }
             None => None,
         };

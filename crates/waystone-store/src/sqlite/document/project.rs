@@ -18,8 +18,8 @@ use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::origin::origin_of;
 use crate::sqlite::seal::project_column;
 use crate::sqlite::segment::{
-    self, Edit, IDS_TOLD_MAX, ProjectRow, check_room, ensure_project, ensure_task, find_project, find_task, kind_of,
-    tier_of,
+    self, Edit, IDS_TOLD_MAX, Place, ProjectRow, check_room, ensure_project, ensure_task, find_project, find_task,
+    kind_of, tier_of,
 };
 use crate::sqlite::task::make_current;
 
@@ -32,7 +32,7 @@ pub(super) fn tasks(db: &Connection, scope: &Scope, project: &ProjectId) -> DbRe
     let mut statement = db.prepare_cached(
         "SELECT t.id, t.key IS ?2 FROM task AS t
          WHERE t.project = ?1 AND (t.key IS ?2
-             OR EXISTS (SELECT 1 FROM segment WHERE task = t.key AND tier <> 'archive')
+             OR EXISTS (SELECT 1 FROM segment WHERE task = t.key AND tier <> 'archive' AND conversation IS NULL)
              OR EXISTS (SELECT 1 FROM snapshot WHERE task = t.key AND archived_at_ms IS NULL))
          ORDER BY t.id LIMIT 10000",
     )?;
@@ -58,7 +58,7 @@ pub(super) fn segments(db: &Connection, scope: &Scope, project: &ProjectId, afte
         ", unsealed(x.text, 'text', s.id, 'project:' || p.id, p.wrapped_key), s.seq, s.origin
          FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
              JOIN segment_text AS x ON x.segment = s.key
-         WHERE s.project = ?1 AND s.tier <> 'archive' AND s.seq > ?2 ORDER BY s.seq LIMIT ?3",
+         WHERE s.project = ?1 AND s.conversation IS NULL AND s.tier <> 'archive' AND s.seq > ?2 ORDER BY s.seq LIMIT ?3",
     ))?;
     let mut rows = statement.query(params![project.key, after, PAGE_SEGMENTS])?;
     let (mut page, mut bytes, mut last) = (ExportedSegments::default(), 0, None);
@@ -250,7 +250,7 @@ fn find_here(
 ) -> DbResult<Option<(i64, Tier)>> {
     let [new] = &with.segments[..] else { return Err(unreadable("a document", "a segment without a text")) };
     let mut statement = db.prepare_cached(
-        "SELECT s.key, s.tier, s.project IS ?3 AND s.type = ?4 AND s.text_hash = keyed(?5, 'project:' || p.id, p.wrapped_key)
+        "SELECT s.key, s.tier, s.project IS ?3 AND s.conversation IS NULL AND s.type = ?4 AND s.text_hash = keyed(?5, 'project:' || p.id, p.wrapped_key)
          FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.space = ?1 AND s.id = ?2",
     )?;
     let project = project.map(|project| project.key);
@@ -281,8 +281,9 @@ fn add_segments(
         }
         let task = with.task.as_ref().map(|task| find_task(db, project, task)).transpose()?.flatten();
         let [segment] = &with.segments[..] else { continue };
+        let place = Place { project, task, conversation: None };
         let tokens = segment.tokens.unwrap_or_default();
-        let image = segment::add(db, scope, (project, task), with, (segment, tokens, u64::from(*mentions)), seq)?;
+        let image = segment::add(db, scope, &place, with, (segment, tokens, u64::from(*mentions)), seq)?;
         db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?
             .execute(params![image.key, survived])?;
         edit.added(&image)?;

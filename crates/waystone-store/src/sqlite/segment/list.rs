@@ -153,9 +153,9 @@ pub(crate) fn place_of(has_project: bool, has_task: bool, tiers: &[Tier]) -> &'s
         (true, true, [Tier::Working]) => "s.task = :task AND s.tier = 'working' AND +s.project = :project",
         (true, true, [Tier::Stashed]) => "s.task = :task AND s.tier = 'stashed' AND +s.project = :project",
         (true, true, _) => "s.task = :task AND s.tier <> 'archive' AND +s.project = :project",
-        (true, false, [Tier::Working]) => "s.project = :project AND s.tier = 'working'",
-        (true, false, [Tier::Stashed]) => "s.project = :project AND s.tier = 'stashed'",
-        (true, false, _) => "s.project = :project AND s.tier <> 'archive'",
+        (true, false, [Tier::Working]) => "s.project = :project AND s.conversation IS NULL AND s.tier = 'working'",
+        (true, false, [Tier::Stashed]) => "s.project = :project AND s.conversation IS NULL AND s.tier = 'stashed'",
+        (true, false, _) => "s.project = :project AND s.conversation IS NULL AND s.tier <> 'archive'",
         (false, _, [Tier::Working]) => "s.tier = 'working'",
         (false, _, [Tier::Stashed]) => "s.tier = 'stashed'",
         (false, ..) => "s.tier <> 'archive'",
@@ -174,7 +174,7 @@ fn count(db: &Connection, scope: &Scope, select: &SelectSegments, place: &Place)
         return Ok(db
             .prepare_cached(
                 "SELECT coalesce(sum(segment_count), 0), coalesce(sum(tokens), 0) FROM usage
-                 WHERE project = ?1 AND (?2 IS NULL OR task = ?2) AND tier IN (SELECT value FROM json_each(?3))",
+                 WHERE project = ?1 AND (task = ?2 OR ?2 IS NULL AND task NOT IN (SELECT task FROM conversation)) AND tier IN (SELECT value FROM json_each(?3))",
             )?
             .query_row(params![project.key, place.within.task(), serde_json::json!(tiers).to_string()], |row| {
                 Ok((row.get(0)?, row.get(1)?))

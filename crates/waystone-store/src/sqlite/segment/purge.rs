@@ -31,6 +31,7 @@ pub(crate) fn purge(db: &Connection, before: Timestamp, limit: usize, at: Timest
          FROM segment AS s JOIN project AS p ON p.key = s.project
          WHERE s.archived_at_ms < ?1 AND s.archived_at_ms IS NOT NULL
              AND NOT EXISTS (SELECT 1 FROM snapshot_segment WHERE segment = s.key)
+             AND NOT EXISTS (SELECT 1 FROM message WHERE segment = s.key)
          ORDER BY p.key LIMIT ?2",
     )?;
     let (mut rows, mut old) = (statement.query(params![before.ms(), limit])?, Vec::new());

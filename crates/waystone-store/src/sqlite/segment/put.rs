@@ -18,7 +18,7 @@ use super::{ProjectRow, ensure_project, ensure_task, find_project, task_id, touc
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
 use crate::sqlite::origin::number_of;
-use crate::sqlite::seal::is_sealed;
+use crate::sqlite::seal::{is_sealed, text_owner};
 
 /// So many ids stand in an operation; what it changed is all in `segment_change`.
 pub(crate) const IDS_TOLD_MAX: usize = 100;
@@ -42,7 +42,7 @@ fn find_known(
 ) -> DbResult<Option<(Image, SegmentId)>> {
     let sql = format!(
         "SELECT {IMAGE} FROM segment AS s WHERE s.project = ?1 AND s.type = ?2
-             AND s.text_hash = (SELECT keyed(?3, 'project:' || id, wrapped_key) FROM project WHERE key = ?1)"
+             AND s.conversation IS NULL AND s.text_hash = (SELECT keyed(?3, 'project:' || id, wrapped_key) FROM project WHERE key = ?1)"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![project.key, kind.as_str(), hash.0])?;
@@ -99,10 +99,11 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
     };
     if let Some(seq) = operation {
         let mut edit = Edit::begin(db, scope, project.key, seq, new.at);
+        let place = Place { project: &project, task, conversation: None };
         for step in &steps {
             match step {
                 Step::Add { segment, tokens, repeats } => {
-                    let image = add(db, scope, (&project, task), new, (segment, *tokens, *repeats), seq)?;
+                    let image = add(db, scope, &place, new, (segment, *tokens, *repeats), seq)?;
                     edit.added(&image)?;
                 }
                 Step::Touch { image, repeats, .. } => {
@@ -212,15 +213,24 @@ pub(crate) fn check_room(db: &Connection, scope: &Scope, more: u64, max: u64) ->
     Ok(used)
 }
 
+/// Where a segment belongs.
+pub(crate) struct Place<'a> {
+    pub(crate) project: &'a ProjectRow,
+    pub(crate) task: Option<i64>,
+    /// The session whose message it is.
+    pub(crate) conversation: Option<i64>,
+}
+
 /// Adds the row of a segment.
 pub(crate) fn add(
     db: &Connection,
     scope: &Scope,
-    (project, task): (&ProjectRow, Option<i64>),
+    place: &Place<'_>,
     new: &NewSegments,
     (segment, tokens, mentions): (&NewSegment, u64, u64),
     operation: i64,
 ) -> DbResult<Image> {
+    let Place { project, task, conversation } = *place;
     let tier = if new.stash { Tier::Stashed } else { Tier::Working };
     let entered_seq = (tier == Tier::Working).then_some(operation);
     let mut tags = new.tags.clone();
@@ -229,10 +239,12 @@ pub(crate) fn add(
     db.prepare_cached(
         "INSERT INTO segment (space, project, task, id, seq, type, tier, pinned, tokens, counted_at_ms, size_bytes, text_hash,
                               created_at_ms, touched_at_ms, mentions, entered_seq, survived, topic, file_path, first_line,
-                              last_line, tags, origin)
-         SELECT ?1, p.key, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, keyed(?12, 'project:' || p.id, p.wrapped_key), ?13, ?21, ?20, ?14,
+                              last_line, tags, origin, conversation)
+         SELECT ?1, p.key, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+                keyed(?12, coalesce((SELECT 'session:' || id FROM session WHERE key = ?23), 'project:' || p.id),
+                      coalesce((SELECT wrapped_key FROM session WHERE key = ?23), p.wrapped_key)), ?13, ?21, ?20, ?14,
                 0, ?15, sealed_alike(?16, 'file_path', 'project:' || p.id, p.wrapped_key), ?17, ?18,
-                sealed(?19, 'tags', ?4, 'project:' || p.id, p.wrapped_key), ?22
+                sealed(?19, 'tags', ?4, 'project:' || p.id, p.wrapped_key), ?22, ?23
          FROM project AS p WHERE p.key = ?2",
     )?
     .execute(params![
@@ -258,13 +270,14 @@ pub(crate) fn add(
         mentions,
         new.at.ms(),
         number_of(segment.origin),
+        conversation,
     ])?;
     let key = db.last_insert_rowid();
-    db.prepare_cached(
-        "INSERT INTO segment_text (segment, text)
-         SELECT s.key, sealed(?2, 'text', s.id, 'project:' || p.id, p.wrapped_key)
-         FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.key = ?1",
-    )?
+    db.prepare_cached(concat!(
+        "INSERT INTO segment_text (segment, text) SELECT s.key, sealed(?2, 'text', s.id, ",
+        text_owner!(),
+        ") FROM segment AS s WHERE s.key = ?1"
+    ))?
     .execute(params![key, segment.text])?;
     // What is sealed is searched in memory alone.
     if !is_sealed(db)? {

@@ -1,0 +1,10 @@
+//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one.
+
+#![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod answer;
+mod ask;
+mod demo;
+mod failure;
+mod request;
+mod silence;

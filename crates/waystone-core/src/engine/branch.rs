@@ -1,0 +1,40 @@
+//! Branches of conversations.
+
+use super::Engine;
+use super::conversation::retry_of;
+use crate::api::{Branch, BranchList, CreateBranch, SwitchedBranch};
+use crate::error::{Error, Result};
+use crate::id::{BranchName, SessionId};
+use crate::store::{Fork, NewBranch, Scope};
+
+impl Engine {
+    /// Begins a branch. It is not active before someone switches to it.
+    pub async fn create_branch(&self, scope: &Scope, id: &SessionId, request: CreateBranch) -> Result<Branch> {
+        self.check_writable()?;
+        let place = format!("contexts/{id}/branches");
+        let idempotency = request.idempotency_key.clone().map(|key| retry_of(key, &place, &request));
+        let fork = request.parent_message_id.map_or(Fork::Active, Fork::After);
+        let new = NewBranch { name: request.name.clone(), fork };
+        self.store.add_branch(scope, id, new, self.clock.now(), idempotency).await?;
+        let branches = self.store.list_branches(scope, id).await?.branches;
+        let found = branches.into_iter().find(|branch| branch.name == request.name.as_str());
+        found.ok_or_else(|| Error::BranchNotFound { context: id.clone(), name: request.name })
+    }
+
+    /// Makes a branch the active one.
+    pub async fn switch_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName) -> Result<SwitchedBranch> {
+        self.check_writable()?;
+        let switched = self.store.switch_branch(scope, id, name, self.clock.now()).await?;
+        Ok(SwitchedBranch { warnings: self.warnings(), ..switched })
+    }
+
+    pub async fn list_branches(&self, scope: &Scope, id: &SessionId) -> Result<BranchList> {
+        Ok(BranchList { warnings: self.warnings(), ..self.store.list_branches(scope, id).await? })
+    }
+
+    /// Hides a branch. Its messages stay: others may continue them.
+    pub async fn delete_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName) -> Result<()> {
+        self.check_writable()?;
+        self.store.archive_branch(scope, id, name, self.clock.now()).await
+    }
+}

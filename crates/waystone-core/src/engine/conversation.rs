@@ -1,0 +1,125 @@
+//! Conversations: begun, configured, looked at. A conversation is also a session, and is deleted as one.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Engine;
+use crate::api::{ChatConfig, Context, ContextPage, CreateContext, Deletion, FindContext, ListContexts, UpdateContext};
+use crate::canon::Hash;
+use crate::error::{Error, Result};
+use crate::id::{IdempotencyKey, ProjectId, SessionId};
+use crate::model::{Answer, Model, ModelCall, ModelError};
+use crate::store::{Idempotency, NewConversation, Scope};
+
+/// What conversations need of the world around.
+#[derive(Clone)]
+pub struct Chat {
+    pub model: Arc<dyn Model>,
+    /// Which model answers where none is named.
+    pub model_id: String,
+    /// The text of a system prompt that is not built in.
+    pub prompt: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// The project of a folder that is worked in.
+    pub project_of: Arc<dyn Fn(&str) -> Option<ProjectId> + Send + Sync>,
+}
+
+/// In a process that runs no turns.
+struct NoModel;
+
+#[async_trait::async_trait]
+impl Model for NoModel {
+    async fn call(&self, call: ModelCall) -> Result<Box<dyn Answer>, ModelError> {
+        let error = crate::api::TurnError {
+            code: "MODEL_NOT_CONFIGURED".to_owned(),
+            message: format!("this process has no model `{}`", call.model),
+            hint: "use `waystone serve` or `waystone chat`".to_owned(),
+        };
+        Err(ModelError { is_recoverable: false, retry_after: None, error })
+    }
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self {
+            model: Arc::new(NoModel),
+            model_id: "demo".to_owned(),
+            prompt: Arc::new(|_| None),
+            project_of: Arc::new(|_| None),
+        }
+    }
+}
+
+impl Engine {
+    /// The same engine, which can hold conversations.
+    pub fn with_chat(self, chat: Chat) -> Self {
+        Self { chat: Arc::new(chat), ..self }
+    }
+
+    /// Begins a conversation.
+    pub async fn create_context(&self, scope: &Scope, request: CreateContext) -> Result<Context> {
+        self.check_writable()?;
+        let config = request.config(&self.chat.model_id);
+        config.check()?;
+        let inferred = config.workspace_path.as_deref().and_then(|path| (self.chat.project_of)(path));
+        let new = NewConversation {
+            id: self.fresh_id()?,
+            project: inferred.unwrap_or_else(|| self.project.clone()),
+            parent: request.parent_id.clone(),
+            at: self.clock.now(),
+            total_bytes_max: self.limits.total_bytes_max,
+            idempotency: request.idempotency_key.clone().map(|key| retry_of(key, "contexts", &request)),
+            config,
+        };
+        let id = self.store.add_conversation(scope, new).await?;
+        self.find_context(scope, &id, FindContext { message_pool: false }).await
+    }
+
+    /// A conversation with its branches, and its messages if they are wanted.
+    pub async fn find_context(&self, scope: &Scope, id: &SessionId, request: FindContext) -> Result<Context> {
+        let found = self.store.find_conversation(scope, id, request.message_pool).await?;
+        Ok(Context { warnings: self.warnings(), ..found })
+    }
+
+    /// Conversations, last used first. Their messages are not read.
+    pub async fn list_contexts(&self, scope: &Scope, request: ListContexts) -> Result<ContextPage> {
+        request.check()?;
+        let page = self.store.list_conversations(scope, &request).await?;
+        Ok(ContextPage { warnings: self.warnings(), ..page })
+    }
+
+    /// Changes how a conversation is led, from its next call of the model on.
+    pub async fn update_context(&self, scope: &Scope, id: &SessionId, request: UpdateContext) -> Result<Context> {
+        self.check_writable()?;
+        loop {
+            let before: ChatConfig = self.store.find_turn(scope, id).await?.config;
+            let config = request.clone().apply(before.clone());
+            config.check()?;
+            if self.store.configure_conversation(scope, id, &before, &config, self.clock.now()).await? {
+                return self.find_context(scope, id, FindContext { message_pool: false }).await;
+            }
+        }
+    }
+
+    /// Hides a conversation, which is a session too; it is kept for a while, or removed for good.
+    pub async fn delete_context(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<()> {
+        self.check_writable()?;
+        match self.store.find_turn(scope, id).await {
+            // What was deleted before can still be removed.
+            Err(Error::ContextNotFound(_)) if how.purge => {}
+            found => drop(found?),
+        }
+        let deleted = self.delete_session(scope, id, how).await;
+        self.turns.stop(id);
+        match deleted {
+            Err(Error::SessionNotFound(id)) => Err(Error::ContextNotFound(id)),
+            deleted => deleted.map(drop),
+        }
+    }
+}
+
+/// What makes a retry of a request at `place` recognisable.
+pub(super) fn retry_of(given: IdempotencyKey, place: &str, request: &impl Serialize) -> Idempotency {
+    let request = serde_json::to_vec(request).unwrap_or_default();
+    Idempotency { key: format!("{place}\n{given}"), request_hash: Hash::of(&request), given }
+}

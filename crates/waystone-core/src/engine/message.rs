@@ -1,0 +1,145 @@
+//! Messages of conversations: said, edited, listed. What follows when one is said is in [`super::turn`].
+
+use super::Engine;
+use super::conversation::retry_of;
+use super::turn::Begin;
+use super::turn::prompt::missing;
+use crate::api::{
+    AddMessage, AddedMessage, EditMessage, ListMessages, Message, MessageContent, MessagePage, MessageType, Origin,
+    ReadContent, Role,
+};
+use crate::canon::Hash;
+use crate::error::{Error, Result};
+use crate::id::{BranchName, SegmentId, SessionId};
+use crate::meaning;
+use crate::offload::offload_unless;
+use crate::search::searched;
+use crate::store::{Fork, Idempotency, MessageFacts, NewBranch, NewMessage, Scope, StepBranch, WhichMessages};
+use crate::tokens;
+
+/// So many branches are tried for one that has no name.
+const EDITS_MAX: u32 = 10_000;
+
+impl Engine {
+    /// Says something to the model. It is kept and the turn has begun when this returns.
+    pub async fn add_message(&self, scope: &Scope, id: &SessionId, request: AddMessage) -> Result<AddedMessage> {
+        self.check_writable()?;
+        request.check()?;
+        let place = format!("contexts/{id}/messages");
+        let idempotency = request.idempotency_key.clone().map(|key| retry_of(key, &place, &request));
+        let branch = request.branch.map_or(StepBranch::Active, StepBranch::Named);
+        self.say(scope, id, request.content, branch, idempotency).await
+    }
+
+    /// Says a user's message anew, on a branch of its own.
+    pub async fn edit_message(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        message: &SegmentId,
+        request: EditMessage,
+    ) -> Result<AddedMessage> {
+        self.check_writable()?;
+        if request.content.is_empty() {
+            return Err(Error::InvalidInput("content is empty".to_owned()));
+        }
+        let edited = self.find_message(scope, id, message).await?;
+        if edited.role != Role::User {
+            let why = format!("message `{message}` was not said by the user, and cannot be edited");
+            return Err(Error::InvalidInput(why));
+        }
+        let name = match request.branch {
+            Some(name) => name,
+            None => self.free_branch_name(scope, id).await?,
+        };
+        let branch = StepBranch::New(NewBranch { name, fork: Fork::InPlaceOf(message.clone()) });
+        self.say(scope, id, request.content, branch, None).await
+    }
+
+    async fn free_branch_name(&self, scope: &Scope, id: &SessionId) -> Result<BranchName> {
+        let taken = self.store.list_branches(scope, id).await?.branches;
+        let names = (1..EDITS_MAX).map(|number| format!("edit-{number}"));
+        let free = names.into_iter().find(|name| taken.iter().all(|branch| branch.name != *name));
+        let free = free.ok_or_else(|| Error::InvalidInput("there are too many branches; name this one".to_owned()))?;
+        free.parse().map_err(Error::InvalidInput)
+    }
+
+    async fn say(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        text: String,
+        branch: StepBranch,
+        idempotency: Option<Idempotency>,
+    ) -> Result<AddedMessage> {
+        self.check_text_size(text.len())?;
+        let mut scan = self.scan();
+        scan.text("/content", &text);
+        let mut warnings = scan.end()?;
+        let facts = MessageFacts::default();
+        let message = self.prepare_message(Role::User, MessageType::Text, text, Origin::User, facts).await?;
+        let config = self.store.find_turn(scope, id).await?.config;
+        warnings.extend(missing(&config, |id| (self.chat.prompt)(id)));
+        let (message_id, branch, state) =
+            self.begin_turn(scope, id, Begin::Message { message: Box::new(message), branch, idempotency }).await?;
+        warnings.extend(self.warnings());
+        Ok(AddedMessage { message_id, context_state: state, branch: branch.to_string(), warnings })
+    }
+
+    /// A message with all that follows from its text.
+    pub(super) async fn prepare_message(
+        &self,
+        role: Role,
+        kind: MessageType,
+        text: String,
+        origin: Origin,
+        facts: MessageFacts,
+    ) -> Result<NewMessage> {
+        let id = self.fresh_id()?;
+        let prepare = move || {
+            let tokens = tokens::count(&text) as u64;
+            let pieces = meaning::pieces(&searched(&text));
+            let mut facts = facts;
+            if role == Role::User {
+                (facts.prompt_tokens, facts.completion_tokens) = (tokens, 0);
+            }
+            NewMessage { id, role, kind, text_hash: Hash::of(text.as_bytes()), pieces, tokens, origin, facts, text }
+        };
+        // The first count loads the vocabulary.
+        offload_unless(false, prepare).await
+    }
+
+    /// One message, wherever it is in the tree.
+    pub async fn find_message(&self, scope: &Scope, id: &SessionId, message: &SegmentId) -> Result<Message> {
+        let which = WhichMessages::Ids(vec![message.clone()]);
+        let found = self.store.list_messages(scope, id, &which).await?.messages;
+        let missing = || Error::MessageNotFound { context: id.clone(), message: message.clone() };
+        found.into_iter().next().ok_or_else(missing)
+    }
+
+    /// Messages of a branch, or those that are named.
+    pub async fn list_messages(&self, scope: &Scope, id: &SessionId, request: ListMessages) -> Result<MessagePage> {
+        request.check()?;
+        let named = request.ids()?;
+        let is_named = named.is_some();
+        let (offset, limit) = (u64::from(request.offset), u64::from(request.limit));
+        let which = named.map_or(WhichMessages::Branch { name: request.branch, offset, limit }, WhichMessages::Ids);
+        let found = self.store.list_messages(scope, id, &which).await?;
+        let has_more = !is_named && offset + (found.messages.len() as u64) < found.total;
+        Ok(MessagePage { messages: found.messages, total: found.total, has_more, warnings: self.warnings() })
+    }
+
+    /// The text of a message from a sequence on, also while it is written.
+    pub async fn read_content(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        message: &SegmentId,
+        request: ReadContent,
+    ) -> Result<MessageContent> {
+        if request.from_sequence == 0 {
+            return Err(Error::InvalidInput("from_sequence is 0, the first one is 1".to_owned()));
+        }
+        self.store.read_content(scope, id, message, request.from_sequence).await
+    }
+}

@@ -1,0 +1,34 @@
+//! What a model is told before everything else.
+
+use crate::api::ChatConfig;
+
+const DEFAULT: &str =
+    "You are a careful assistant. Answer what is asked, say what you do not know, and keep to what was decided before.";
+const CODE: &str = "You help with code. Prefer small, complete changes; name the files; say how to check the result.";
+const PLAN: &str =
+    "You are planning, not acting. Answer with a plan: numbered steps, what each needs, what could go wrong.";
+
+/// What a client is told whose system prompt is not there.
+pub(in crate::engine) fn missing(config: &ChatConfig, find: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let wanted = config.system_prompt_id.as_deref().filter(|id| *id != ChatConfig::PROMPT)?;
+    find(wanted).is_none().then(|| {
+        format!("there is no system prompt `{wanted}` (prompts/{wanted}.md in the data directory); `default` is used")
+    })
+}
+
+/// The system prompt of a conversation, with what its mode and role add.
+pub(super) fn system_prompt(config: &ChatConfig, find: impl Fn(&str) -> Option<String>) -> String {
+    let found = find(config.system_prompt_id.as_deref().unwrap_or(ChatConfig::PROMPT));
+    let mut prompt = found.unwrap_or_else(|| DEFAULT.to_owned());
+    let mode = match config.mode.as_str() {
+        "code" => Some(CODE.to_owned()),
+        "plan" => Some(PLAN.to_owned()),
+        _ => None,
+    };
+    let role = (config.agent_role != ChatConfig::AGENT_ROLE).then(|| format!("Your role: {}.", config.agent_role));
+    for part in mode.into_iter().chain(role) {
+        prompt.push_str("\n\n");
+        prompt.push_str(&part);
+    }
+    prompt
+}

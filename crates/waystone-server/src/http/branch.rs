@@ -1,0 +1,65 @@
+//! `/api/contexts/{context_id}/branches`
+
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode};
+use waystone_core::api::{Branch, BranchList, CreateBranch, SwitchedBranch};
+use waystone_core::id::{BranchName, IdempotencyKey, SessionId};
+
+use super::Http;
+use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, take_key};
+use super::reply::{HttpError, HttpResult, Json, ok};
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    const ALL: &str = "/api/contexts/{context_id}/branches";
+    const ONE: &str = "/api/contexts/{context_id}/branches/{branch_name}";
+    vec![
+        Route::new(Method::GET, ALL, "list_branches", list)
+            .summary("List the branches of a conversation, oldest first")
+            .replies::<BranchList>(200)
+            .errors(&[404]),
+        Route::new(Method::POST, ALL, "create_branch", create)
+            .summary("Begin a branch after any message")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
+            .body::<CreateBranch>()
+            .replies::<Branch>(201)
+            .errors(&[404, 409]),
+        Route::new(Method::PUT, ONE, "switch_branch", switch)
+            .summary("Make a branch the active one")
+            .replies::<SwitchedBranch>(200)
+            .errors(&[404]),
+        Route::new(Method::DELETE, ONE, "delete_branch", delete)
+            .summary("Delete a branch that is not active; its messages stay")
+            .replies_nothing()
+            .errors(&[404]),
+    ]
+}
+
+async fn list(State(http): State<Http>, Id(context): Id<SessionId>) -> HttpResult<BranchList> {
+    ok(http.engine.list_branches(&http.scope(), &context).await)
+}
+
+async fn create(
+    State(http): State<Http>,
+    Id(context): Id<SessionId>,
+    headers: HeaderMap,
+    Body(mut request, _turn): Body<CreateBranch>,
+) -> HttpResult<Branch> {
+    take_key(&headers, "idempotency_key", &mut request.idempotency_key)?;
+    Ok(Json(StatusCode::CREATED, http.engine.create_branch(&http.scope(), &context, request).await?))
+}
+
+async fn switch(
+    State(http): State<Http>,
+    Ids(context, name): Ids<SessionId, BranchName>,
+) -> HttpResult<SwitchedBranch> {
+    ok(http.engine.switch_branch(&http.scope(), &context, &name).await)
+}
+
+async fn delete(
+    State(http): State<Http>,
+    Ids(context, name): Ids<SessionId, BranchName>,
+) -> Result<StatusCode, HttpError> {
+    http.engine.delete_branch(&http.scope(), &context, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,112 @@
+//! `/api/contexts/{context_id}/state`, `retry`, `cancel` and `events`: turns as they go on
+//!
+//! Events are followed in `engine/turn/stream.rs`; here they are written. Each is written once, whatever the number of readers.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::watch;
+use waystone_core::api::{Heartbeat, TurnChanged, TurnState};
+use waystone_core::id::{IdempotencyKey, SessionId};
+use waystone_core::{Error, Frame, Reader};
+
+use super::Http;
+use super::event::LAST_EVENT_ID;
+use super::extract::{IDEMPOTENCY_KEY, Id, take_key};
+use super::reply::{HttpError, HttpResult, ok};
+use super::route::Route;
+
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/api/contexts/{context_id}/state", "find_turn", state)
+            .summary("Get where the turn of a conversation is, and why it failed if it did")
+            .replies::<TurnState>(200)
+            .errors(&[404]),
+        Route::new(Method::POST, "/api/contexts/{context_id}/retry", "retry_turn", retry)
+            .summary("Ask the model again after a failure")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "Makes a retry of this request safe.")
+            .replies::<TurnChanged>(200)
+            .errors(&[404, 409]),
+        Route::new(Method::POST, "/api/contexts/{context_id}/cancel", "cancel_turn", cancel)
+            .summary("End a turn; what was streamed is kept")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "Ending a turn twice is safe; a key changes nothing.")
+            .replies::<TurnChanged>(200)
+            .errors(&[404]),
+        Route::new(Method::GET, "/api/contexts/{context_id}/events", "follow_context", follow)
+            .summary("Follow a conversation as server-sent events")
+            .header::<String>(LAST_EVENT_ID, "The id of the last event that was seen; those after it are told again.")
+            .replies_text(
+                "text/event-stream",
+                "Events with `id`, `event` and `data` (a JSON object). `StateChanged`, `ContentDelta`, `MessageCompleted`, `Heartbeat` \
+                 every 30 s without `id`; `Resync` carries what is written of the message when what comes in between is not known.",
+            )
+            .errors(&[404]),
+    ]
+}
+
+async fn state(State(http): State<Http>, Id(context): Id<SessionId>) -> HttpResult<TurnState> {
+    ok(http.engine.find_turn(&http.scope(), &context).await)
+}
+
+async fn retry(State(http): State<Http>, Id(context): Id<SessionId>, headers: HeaderMap) -> HttpResult<TurnChanged> {
+    let mut key = None;
+    take_key(&headers, IDEMPOTENCY_KEY, &mut key)?;
+    ok(http.engine.retry_turn(&http.scope(), &context, key).await)
+}
+
+async fn cancel(State(http): State<Http>, Id(context): Id<SessionId>) -> HttpResult<TurnChanged> {
+    ok(http.engine.cancel_turn(&http.scope(), &context).await)
+}
+
+async fn follow(
+    State(http): State<Http>,
+    Id(context): Id<SessionId>,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
+    let not_text = |_| Error::InvalidInput(format!("{LAST_EVENT_ID} is not the id of an event"));
+    let after = headers.get(LAST_EVENT_ID).map(|id| id.to_str().map_err(not_text)).transpose()?;
+    let reader = http.engine.follow_context(&http.scope(), &context, after.filter(|id| !id.is_empty())).await?;
+    let (stopping, clock) = (http.stopping.clone(), http.engine.clone());
+    let written = stream::unfold((reader, stopping, clock), |(mut reader, mut stopping, engine)| async move {
+        let part = next_part(&mut reader, &mut stopping, &engine).await?;
+        Some((Ok::<_, Infallible>(part), (reader, stopping, engine)))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, Body::from_stream(written)).into_response())
+}
+
+/// What is to be sent next; `None` when the server ends, or the reader is to begin anew.
+async fn next_part(
+    reader: &mut Reader,
+    stopping: &mut watch::Receiver<bool>,
+    engine: &waystone_core::Engine,
+) -> Option<Bytes> {
+    let frames = tokio::select! {
+        frames = reader.next() => frames?,
+        _ = stopping.wait_for(|stopping| *stopping) => return None,
+        () = tokio::time::sleep(HEARTBEAT) => {
+            let data = serde_json::to_string(&Heartbeat { timestamp: engine.now() }).unwrap_or_default();
+            return Some(format!("event: Heartbeat\ndata: {data}\n\n").into());
+        }
+    };
+    Some(
+        frames
+            .iter()
+            .fold(Vec::new(), |mut part, frame| {
+                part.extend_from_slice(frame.wire(render));
+                part
+            })
+            .into(),
+    )
+}
+
+fn render(frame: &Frame) -> Vec<u8> {
+    format!("id: {}\nevent: {}\ndata: {}\n\n", frame.id(), frame.kind(), frame.data()).into_bytes()
+}

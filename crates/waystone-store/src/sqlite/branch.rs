@@ -1,0 +1,195 @@
+//! Branches of conversations as rows. A branch has its fork point and its own messages; what comes before is the others'.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::json;
+use waystone_core::Error;
+use waystone_core::api::{Branch, SwitchedBranch};
+use waystone_core::clock::Timestamp;
+use waystone_core::error::Conflict;
+use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::store::{Fork, Idempotency, NewBranch, Scope};
+
+use super::conversation::{self, ConversationRow, operation};
+use super::error::{DbResult, unreadable};
+use super::log::append_and_publish;
+use super::{message, retry};
+
+/// What is needed of a branch to go on with it.
+#[derive(Debug, Clone)]
+pub(crate) struct BranchRow {
+    pub(crate) key: i64,
+    pub(crate) name: BranchName,
+    pub(crate) fork: Option<i64>,
+    pub(crate) head: Option<i64>,
+    pub(crate) message_count: u64,
+}
+
+impl BranchRow {
+    /// The newest message of it, or what it continues.
+    pub(crate) fn tip(&self) -> Option<i64> {
+        self.head.or(self.fork)
+    }
+}
+
+const NAME: &str = "unsealed(b.name, 'branch', 'session:' || s.id, 'session:' || s.id, s.wrapped_key)";
+const FROM: &str = "FROM branch AS b JOIN session AS s ON s.key = b.session";
+
+pub(crate) fn insert(db: &Connection, session: i64, name: &str, fork: Option<i64>, at: Timestamp) -> DbResult<i64> {
+    db.prepare_cached(
+        "INSERT INTO branch (session, name, fork, head, message_count, created_at_ms)
+         SELECT s.key, sealed_alike(?2, 'branch', 'session:' || s.id, s.wrapped_key), ?3, NULL, 0, ?4
+         FROM session AS s WHERE s.key = ?1",
+    )?
+    .execute(params![session, name, fork, at.ms()])?;
+    Ok(db.last_insert_rowid())
+}
+
+pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<BranchRow> {
+    let sql = format!("SELECT {NAME}, b.fork, b.head, b.message_count {FROM} WHERE b.key = ?1");
+    let found: (String, _, _, _) = db
+        .prepare_cached(&sql)?
+        .query_row(params![key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let (name, fork, head, message_count) = found;
+    let name = name.parse().map_err(|error| unreadable("a branch's name", error))?;
+    Ok(BranchRow { key, name, fork, head, message_count })
+}
+
+fn find_key(db: &Connection, session: i64, name: &BranchName) -> DbResult<Option<i64>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT b.key FROM branch AS b WHERE b.session = ?1 AND b.archived_at_ms IS NULL
+                 AND b.name = (SELECT sealed_alike(?2, 'branch', 'session:' || s.id, s.wrapped_key) FROM session AS s WHERE s.key = ?1)",
+        )?
+        .query_row(params![session, name.as_str()], |row| row.get(0))
+        .optional()?)
+}
+
+/// The branch of that name.
+pub(crate) fn find(db: &Connection, session: i64, context: &SessionId, name: &BranchName) -> DbResult<BranchRow> {
+    match find_key(db, session, name)? {
+        Some(key) => find_by_key(db, key),
+        None => Err(Error::BranchNotFound { context: context.clone(), name: name.clone() }.into()),
+    }
+}
+
+/// All branches of a conversation, oldest first.
+pub(crate) fn list(db: &Connection, session: i64) -> DbResult<Vec<Branch>> {
+    let sql = format!(
+        "SELECT b.key, {NAME}, (SELECT id FROM segment WHERE key = b.fork),
+                b.key IS (SELECT active_branch FROM conversation WHERE session = b.session)
+         {FROM} WHERE b.session = ?1 AND b.archived_at_ms IS NULL ORDER BY b.key"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![session])?;
+    let mut branches = Vec::new();
+    while let Some(row) = rows.next()? {
+        let fork: Option<String> = row.get(2)?;
+        branches.push(Branch {
+            name: row.get(1)?,
+            message_ids: message::ids_of_branch(db, row.get(0)?)?,
+            parent_message_id: fork
+                .map(|id| id.parse())
+                .transpose()
+                .map_err(|error: String| unreadable("an id", error))?,
+            is_active: row.get(3)?,
+        });
+    }
+    Ok(branches)
+}
+
+/// Begins a branch inside a change that tells of it.
+pub(crate) fn begin(
+    db: &Connection,
+    row: &ConversationRow,
+    context: &SessionId,
+    new: &NewBranch,
+    at: Timestamp,
+) -> DbResult<BranchRow> {
+    if find_key(db, row.session, &new.name)?.is_some() {
+        return Err(Error::Conflict(Conflict::BranchExists(new.name.clone())).into());
+    }
+    let known = |id: &SegmentId| message::find_key(db, row.session, context, id);
+    let fork = match &new.fork {
+        Fork::Active => find_by_key(db, row.active_branch)?.tip(),
+        Fork::After(id) => Some(known(id)?),
+        Fork::InPlaceOf(id) => message::parent_of(db, known(id)?)?,
+    };
+    let key = insert(db, row.session, new.name.as_str(), fork, at)?;
+    find_by_key(db, key)
+}
+
+const CREATED: &str = "branch.created";
+
+pub(crate) fn add(
+    db: &Connection,
+    scope: &Scope,
+    context: &SessionId,
+    new: &NewBranch,
+    at: Timestamp,
+    idempotency: Option<&Idempotency>,
+) -> DbResult<()> {
+    if retry::find(db, scope, CREATED, idempotency, at)?.is_some() {
+        return Ok(());
+    }
+    let row = conversation::find_row(db, scope, context)?;
+    let branch = begin(db, &row, context, new, at)?;
+    tell(db, scope, context, &row, &branch, CREATED, at)?;
+    retry::remember(db, scope, CREATED, idempotency, &json!({}), at)
+}
+
+fn tell(
+    db: &Connection,
+    scope: &Scope,
+    context: &SessionId,
+    row: &ConversationRow,
+    branch: &BranchRow,
+    kind: &str,
+    at: Timestamp,
+) -> DbResult<()> {
+    let payload = json!({ "context_id": context, "project_id": row.project, "branch": branch.name });
+    append_and_publish(db, scope, &operation(context, &row.project, kind, at, payload))?;
+    conversation::touch(db, scope, row.session, at)
+}
+
+pub(crate) fn switch(
+    db: &Connection,
+    scope: &Scope,
+    context: &SessionId,
+    name: &BranchName,
+    at: Timestamp,
+) -> DbResult<SwitchedBranch> {
+    let row = conversation::find_row(db, scope, context)?;
+    let branch = find(db, row.session, context, name)?;
+    if branch.key != row.active_branch {
+        conversation::set_active(db, row.session, branch.key)?;
+        tell(db, scope, context, &row, &branch, "branch.switched", at)?;
+    }
+    Ok(SwitchedBranch {
+        active_branch_name: branch.name.to_string(),
+        message_count: branch.message_count,
+        warnings: Vec::new(),
+    })
+}
+
+pub(crate) fn archive(
+    db: &Connection,
+    scope: &Scope,
+    context: &SessionId,
+    name: &BranchName,
+    at: Timestamp,
+) -> DbResult<()> {
+    let row = conversation::find_row(db, scope, context)?;
+    let branch = find(db, row.session, context, name)?;
+    let refuse = |why, hint| Err(Error::InvalidState { context: context.clone(), state: row.state, why, hint }.into());
+    if branch.key == row.active_branch {
+        return refuse("the active branch cannot be deleted", "switch to another branch first");
+    }
+    if row.state.is_running() && row.turn_branch == Some(branch.key) {
+        return refuse(
+            "a turn is under way on this branch",
+            "wait until it is Idle, or end the turn with POST …/cancel",
+        );
+    }
+    db.prepare_cached("UPDATE branch SET archived_at_ms = ?2 WHERE key = ?1")?.execute(params![branch.key, at.ms()])?;
+    tell(db, scope, context, &row, &branch, "branch.deleted", at)
+}

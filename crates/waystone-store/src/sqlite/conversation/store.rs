@@ -1,0 +1,137 @@
+//! What the store does with conversations: each method one transaction.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use waystone_core::Result;
+use waystone_core::api::{
+    BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::store::{
+    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, Scope, Step, Stepped, Turn, TurnEvent,
+    WhichMessages,
+};
+
+use crate::lock;
+use crate::sqlite::{Sqlite, branch, conversation, message, turn};
+
+#[async_trait]
+impl ConversationStore for Sqlite {
+    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<SessionId> {
+        let (scope, clock) = (scope.clone(), Arc::clone(&self.clock));
+        self.writer.write(move |db| conversation::add(db, &scope, &*clock, &new)).await
+    }
+
+    async fn find_conversation(&self, scope: &Scope, id: &SessionId, with_messages: bool) -> Result<Context> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| conversation::find(db, &scope, &id, with_messages)).await
+    }
+
+    async fn list_conversations(&self, scope: &Scope, filter: &ListContexts) -> Result<ContextPage> {
+        let (scope, filter) = (scope.clone(), filter.clone());
+        self.readers.read(move |db| conversation::list(db, &scope, &filter)).await
+    }
+
+    async fn configure_conversation(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        before: &ChatConfig,
+        config: &ChatConfig,
+        at: Timestamp,
+    ) -> Result<bool> {
+        let (scope, id, before, config) = (scope.clone(), id.clone(), before.clone(), config.clone());
+        self.writer.write(move |db| conversation::configure(db, &scope, &id, &before, &config, at)).await
+    }
+
+    async fn list_messages(&self, scope: &Scope, id: &SessionId, which: &WhichMessages) -> Result<Messages> {
+        let (scope, id, which) = (scope.clone(), id.clone(), which.clone());
+        self.readers.read(move |db| message::list(db, &scope, &id, &which)).await
+    }
+
+    async fn read_content(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        message: &SegmentId,
+        from_sequence: u64,
+    ) -> Result<MessageContent> {
+        let (scope, id, message) = (scope.clone(), id.clone(), message.clone());
+        self.readers.read(move |db| message::read_content(db, &scope, &id, &message, from_sequence)).await
+    }
+
+    async fn list_branches(&self, scope: &Scope, id: &SessionId) -> Result<BranchList> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let list = self.readers.read(move |db| {
+            let row = conversation::find_row(db, &scope, &id)?;
+            branch::list(db, row.session)
+        });
+        Ok(BranchList { branches: list.await?, warnings: Vec::new() })
+    }
+
+    async fn add_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        new: NewBranch,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<()> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.writer.write(move |db| branch::add(db, &scope, &id, &new, at, idempotency.as_ref())).await
+    }
+
+    async fn switch_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        at: Timestamp,
+    ) -> Result<SwitchedBranch> {
+        let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
+        self.writer.write(move |db| branch::switch(db, &scope, &id, &name, at)).await
+    }
+
+    async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()> {
+        let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
+        self.writer.write(move |db| branch::archive(db, &scope, &id, &name, at)).await
+    }
+
+    async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| turn::find(db, &scope, &id)).await
+    }
+
+    async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {
+        let (scope, owner) = (scope.clone(), self.instance.clone());
+        let size = step.message.as_ref().map_or(0, |message| message.text.len() as u64);
+        self.write_with_room(size, move |db| turn::step(db, &scope, &owner, &step)).await
+    }
+
+    async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>> {
+        let (scope, directory) = (scope.clone(), self.directory.clone());
+        let owned = move |db: &rusqlite::Connection| {
+            let owned = turn::list_owned(db, &scope)?;
+            let orphaned = owned.into_iter().filter(|(.., owner)| !lock::is_present(&directory, owner));
+            Ok(orphaned.map(|(id, run, _)| (id, run)).collect())
+        };
+        self.readers.read(owned).await
+    }
+
+    async fn list_turn_events(&self, scope: &Scope, id: &SessionId, from: i64, limit: u32) -> Result<Vec<TurnEvent>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| turn::list_events(db, &scope, &id, from, limit)).await
+    }
+
+    async fn find_turn_event(&self, scope: &Scope, id: &SessionId, run: &str, n: u64) -> Result<Option<i64>> {
+        let (scope, id, run) = (scope.clone(), id.clone(), run.to_owned());
+        self.readers.read(move |db| turn::find_event(db, &scope, &id, &run, n)).await
+    }
+
+    async fn find_resync(&self, scope: &Scope, id: &SessionId) -> Result<(Resync, Option<TurnEvent>)> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| turn::find_resync(db, &scope, &id)).await
+    }
+}

@@ -1,0 +1,377 @@
+//! Messages of conversations as rows. Each is a segment too, with the same key; its text is there.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Value, json};
+use waystone_core::Error;
+use waystone_core::api::{
+    ContentPart, Message, MessageContent, MessageMetadata, MessageTokens, MessageType, Role, SegmentType,
+};
+use waystone_core::canon::Hash;
+use waystone_core::clock::{Clock, Timestamp};
+use waystone_core::id::{SegmentId, SessionId};
+use waystone_core::meaning;
+use waystone_core::search::searched;
+use waystone_core::store::{
+    MessageFacts, Messages, NewConversation, NewMessage, NewSegment, NewSegments, Scope, WhichMessages,
+};
+
+use super::branch::{self, BranchRow};
+use super::conversation::{self, ConversationRow};
+use super::error::{DbResult, unreadable};
+use super::origin::read_origin;
+use super::seal::SEGMENT_TEXT;
+use super::segment::{self, Edit, ProjectRow, check_room};
+
+/// Where a message goes, and what tells of it.
+pub(crate) struct Target<'a> {
+    pub(crate) row: &'a ConversationRow,
+    pub(crate) branch: &'a BranchRow,
+    pub(crate) operation: i64,
+    pub(crate) at: Timestamp,
+    pub(crate) total_bytes_max: u64,
+}
+
+/// Adds a message at the end of a branch. What it costs does not depend on how many there are.
+pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &NewMessage) -> DbResult<i64> {
+    let Target { row, branch, operation, at, total_bytes_max } = *target;
+    let size = new.text.len() as u64;
+    check_room(db, scope, size, total_bytes_max)?;
+    let segment = NewSegment {
+        id: new.id.clone(),
+        text: new.text.clone(),
+        text_hash: new.text_hash,
+        kind: SegmentType::Message,
+        origin: new.origin,
+        tokens: Some(new.tokens),
+        is_estimate: false,
+        pieces: new.pieces.clone(),
+        role: Some(new.role.as_str().to_owned()),
+        created: at,
+    };
+    let with = NewSegments {
+        project: row.project.clone(),
+        task: None,
+        segments: Vec::new(),
+        tags: Vec::new(),
+        file_path: None,
+        line_range: None,
+        topic: None,
+        pinned: false,
+        stash: false,
+        at,
+        total_bytes_max,
+    };
+    let project = ProjectRow { key: row.project_key, current_task: None, changed: at };
+    let place = segment::Place { project: &project, task: Some(row.task), conversation: Some(row.session) };
+    let image = segment::add(db, scope, &place, &with, (&segment, new.tokens, 0), operation)?;
+    let mut edit = Edit::begin(db, scope, row.project_key, operation, at);
+    edit.added(&image)?;
+    edit.finish()?;
+    db.prepare_cached("UPDATE space SET size_bytes = size_bytes + ?2 WHERE space = ?1")?
+        .execute(params![scope.space, size])?;
+    let parent = branch.tip();
+    db.prepare_cached(
+        "INSERT INTO message (segment, session, branch, parent, position, role, type, parts, facts)
+         SELECT ?2, s.key, ?3, ?4, coalesce((SELECT position FROM message WHERE segment = ?4), 0) + 1, ?5, ?6, NULL,
+                sealed(?7, 'facts', ?8, 'session:' || s.id, s.wrapped_key)
+         FROM session AS s WHERE s.key = ?1",
+    )?
+    .execute(params![
+        row.session,
+        image.key,
+        branch.key,
+        parent,
+        new.role.as_str(),
+        new.kind.as_str(),
+        write_facts(&new.facts, row.draft_seq).to_string(),
+        new.id.as_str(),
+    ])?;
+    db.prepare_cached("UPDATE branch SET head = ?2, message_count = message_count + 1 WHERE key = ?1")?
+        .execute(params![branch.key, image.key])?;
+    Ok(image.key)
+}
+
+/// `after` is the newest event before it was written.
+fn write_facts(facts: &MessageFacts, after: i64) -> Value {
+    json!({
+        "prompt": facts.prompt_tokens, "completion": facts.completion_tokens, "estimated": facts.is_estimate, "model": facts.model,
+        "cancelled": facts.is_cancelled, "attempt": facts.attempt, "sequence": facts.sequence, "after": after,
+    })
+}
+
+fn read_facts(text: &str) -> DbResult<(MessageFacts, i64)> {
+    let facts: Value = serde_json::from_str(text).map_err(|error| unreadable("a message", error))?;
+    let number = |name: &str| facts[name].as_u64().unwrap_or_default();
+    let read = MessageFacts {
+        prompt_tokens: number("prompt"),
+        completion_tokens: number("completion"),
+        is_estimate: facts["estimated"].as_bool().unwrap_or_default(),
+        model: facts["model"].as_str().map(str::to_owned),
+        is_cancelled: facts["cancelled"].as_bool().unwrap_or_default(),
+        attempt: number("attempt"),
+        sequence: number("sequence"),
+    };
+    Ok((read, facts["after"].as_i64().unwrap_or_default()))
+}
+
+/// What [`read`] reads, from [`FROM`].
+fn columns() -> String {
+    format!(
+        "s.id, m.role, m.type, {SEGMENT_TEXT}, unsealed(m.facts, 'facts', s.id, 'session:' || c.id, c.wrapped_key), s.created_at_ms,
+         (SELECT unsealed(b.name, 'branch', 'session:' || c.id, 'session:' || c.id, c.wrapped_key) FROM branch AS b WHERE b.key = m.branch),
+         (SELECT id FROM segment WHERE key = m.parent), s.origin, s.imported"
+    )
+}
+
+const FROM: &str = "FROM message AS m JOIN segment AS s ON s.key = m.segment JOIN session AS c ON c.key = m.session
+    JOIN segment_text AS x ON x.segment = m.segment";
+
+fn read(row: &Row<'_>) -> DbResult<Message> {
+    let wrong = |error: String| unreadable("a message", error);
+    let (role, kind): (String, String) = (row.get(1)?, row.get(2)?);
+    let (facts, _) = read_facts(&row.get::<_, String>(4)?)?;
+    let tokens = MessageTokens {
+        prompt: facts.prompt_tokens,
+        completion: facts.completion_tokens,
+        total: facts.prompt_tokens + facts.completion_tokens,
+        estimated: facts.is_estimate,
+    };
+    Ok(Message {
+        id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
+        role: Role::ALL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| wrong(role))?,
+        content: vec![ContentPart::Text { text: row.get(3)? }],
+        message_type: MessageType::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(|| wrong(kind))?,
+        metadata: MessageMetadata {
+            created_at: Timestamp::from_ms(row.get(5)?),
+            branch: row.get(6)?,
+            tokens,
+            origin: read_origin(row, 8)?.1,
+            model_id: facts.model,
+            cancelled: facts.is_cancelled,
+        },
+        parent_id: row.get::<_, Option<String>>(7)?.map(|id| id.parse()).transpose().map_err(wrong)?,
+    })
+}
+
+fn read_all(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Vec<Message>> {
+    let mut statement = db.prepare_cached(&format!("SELECT {} {FROM} WHERE {condition}", columns()))?;
+    let mut rows = statement.query(parameters)?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        messages.push(read(row)?);
+    }
+    Ok(messages)
+}
+
+/// Every message of a conversation, oldest first.
+pub(crate) fn list_all(db: &Connection, session: i64) -> DbResult<Vec<Message>> {
+    read_all(db, "m.session = ?1 ORDER BY m.segment", params![session])
+}
+
+pub(crate) fn ids_of_branch(db: &Connection, branch: i64) -> DbResult<Vec<SegmentId>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.id FROM message AS m JOIN segment AS s ON s.key = m.segment WHERE m.branch = ?1 ORDER BY m.position",
+    )?;
+    let ids = statement.query_map(params![branch], |row| row.get::<_, String>(0))?;
+    ids.map(|id| id?.parse().map_err(|error| unreadable("a message's id", error))).collect()
+}
+
+pub(crate) fn list(db: &Connection, scope: &Scope, id: &SessionId, which: &WhichMessages) -> DbResult<Messages> {
+    let row = conversation::find_row(db, scope, id)?;
+    match which {
+        WhichMessages::Ids(ids) => {
+            let mut messages = Vec::new();
+            for wanted in ids {
+                let condition = "s.space = ?1 AND s.id = ?2 AND m.session = ?3";
+                messages.extend(read_all(db, condition, params![scope.space, wanted.as_str(), row.session])?);
+            }
+            Ok(Messages { total: messages.len() as u64, messages })
+        }
+        WhichMessages::Branch { name, offset, limit } => {
+            let branch = match name {
+                Some(name) => branch::find(db, row.session, id, name)?,
+                None => branch::find_by_key(db, row.active_branch)?,
+            };
+            let spans = spans(db, branch)?;
+            let total = spans.last().map_or(0, |span| span.last);
+            let (from, to) = (offset + 1, offset.saturating_add(*limit));
+            let mut messages = Vec::new();
+            for span in spans.iter().filter(|span| span.first <= to && from <= span.last) {
+                let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
+                let (first, last) = (span.first.max(from), span.last.min(to));
+                messages.extend(read_all(db, condition, params![span.branch, first, last])?);
+            }
+            Ok(Messages { messages, total })
+        }
+    }
+}
+
+/// Messages that follow each other on one branch.
+struct Span {
+    branch: i64,
+    first: u64,
+    last: u64,
+}
+
+/// The way from the beginning of a conversation to the end of a branch, which leads over as many branches as it was forked.
+fn spans(db: &Connection, mut branch: BranchRow) -> DbResult<Vec<Span>> {
+    let mut spans = Vec::new();
+    let mut last = branch.tip().map(|tip| place_of(db, tip)).transpose()?.map_or(0, |(_, position)| position);
+    loop {
+        let fork = branch.fork.map(|fork| place_of(db, fork)).transpose()?;
+        let before = fork.map_or(0, |(_, position)| position);
+        if last > before {
+            spans.push(Span { branch: branch.key, first: before + 1, last });
+        }
+        let Some((next, position)) = fork else { break };
+        (branch, last) = (branch::find_by_key(db, next)?, position);
+    }
+    spans.reverse();
+    Ok(spans)
+}
+
+/// The branch and position of a message.
+fn place_of(db: &Connection, key: i64) -> DbResult<(i64, u64)> {
+    Ok(db
+        .prepare_cached("SELECT branch, position FROM message WHERE segment = ?1")?
+        .query_row(params![key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+pub(crate) fn parent_of(db: &Connection, key: i64) -> DbResult<Option<i64>> {
+    Ok(db.prepare_cached("SELECT parent FROM message WHERE segment = ?1")?.query_row(params![key], |row| row.get(0))?)
+}
+
+pub(crate) fn find_key(db: &Connection, session: i64, context: &SessionId, id: &SegmentId) -> DbResult<i64> {
+    let found: Option<i64> = db
+        .prepare_cached(
+            "SELECT m.segment FROM segment AS s JOIN message AS m ON m.segment = s.key
+             WHERE s.space = (SELECT space FROM session WHERE key = ?1) AND s.id = ?2 AND m.session = ?1",
+        )?
+        .query_row(params![session, id.as_str()], |row| row.get(0))
+        .optional()?;
+    found.ok_or_else(|| Error::MessageNotFound { context: context.clone(), message: id.clone() }.into())
+}
+
+/// The message with that key.
+pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<Option<Message>> {
+    Ok(read_all(db, "m.segment = ?1", params![key])?.pop())
+}
+
+/// Begins a conversation with the messages of another's active branch, under ids of their own.
+pub(crate) fn copy_branch(
+    db: &Connection,
+    scope: &Scope,
+    clock: &dyn Clock,
+    from: &ConversationRow,
+    (row, branch): (&ConversationRow, i64),
+    (operation, new): (i64, &NewConversation),
+) -> DbResult<()> {
+    for span in spans(db, branch::find_by_key(db, from.active_branch)?)? {
+        let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
+        for message in read_all(db, condition, params![span.branch, span.first, span.last])? {
+            let text = message.text();
+            let MessageTokens { prompt, completion, estimated, .. } = message.metadata.tokens;
+            let copy = NewMessage {
+                id: clock.new_id().parse().map_err(|error| unreadable("an id", error))?,
+                role: message.role,
+                kind: message.message_type,
+                text_hash: Hash::of(text.as_bytes()),
+                pieces: meaning::pieces(&searched(&text)),
+                tokens: if message.role == Role::Assistant { completion } else { prompt },
+                origin: message.metadata.origin,
+                facts: MessageFacts {
+                    prompt_tokens: prompt,
+                    completion_tokens: completion,
+                    is_estimate: estimated,
+                    model: message.metadata.model_id,
+                    is_cancelled: message.metadata.cancelled,
+                    ..MessageFacts::default()
+                },
+                text,
+            };
+            let branch = branch::find_by_key(db, branch)?;
+            let (at, total_bytes_max) = (new.at, new.total_bytes_max);
+            add(db, scope, &Target { row, branch: &branch, operation, at, total_bytes_max }, &copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of a message from a sequence on, as far as it is written.
+pub(crate) fn read_content(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    message: &SegmentId,
+    from: u64,
+) -> DbResult<MessageContent> {
+    let row = conversation::find_row(db, scope, id)?;
+    if row.draft.as_deref() == Some(message.as_str()) {
+        let parts = streamed(db, row.session, row.draft_seq, message, row.attempt)?;
+        let next_sequence = parts.len() as u64 + 1;
+        let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
+        return Ok(MessageContent {
+            message_id: message.clone(),
+            content: parts.into_iter().skip(skipped).collect(),
+            from_sequence: from,
+            next_sequence,
+            attempt: row.attempt,
+            is_complete: false,
+        });
+    }
+    let key = find_key(db, row.session, id, message)?;
+    let sql = format!(
+        "SELECT {SEGMENT_TEXT}, unsealed(m.facts, 'facts', s.id, 'session:' || c.id, c.wrapped_key) {FROM} WHERE m.segment = ?1"
+    );
+    let (text, facts): (String, String) =
+        db.prepare_cached(&sql)?.query_row(params![key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (facts, after) = read_facts(&facts)?;
+    let whole = MessageContent {
+        message_id: message.clone(),
+        content: text,
+        from_sequence: 1,
+        next_sequence: facts.sequence.max(1) + 1,
+        attempt: facts.attempt.max(1),
+        is_complete: true,
+    };
+    if from == 1 {
+        return Ok(whole);
+    }
+    let parts = streamed(db, row.session, after, message, facts.attempt)?;
+    if parts.concat() != whole.content {
+        // Where its sequences began is not known any more, or never was.
+        return Ok(whole);
+    }
+    let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
+    Ok(MessageContent { content: parts.into_iter().skip(skipped).collect(), from_sequence: from, ..whole })
+}
+
+/// What was streamed of a message in an attempt, in order.
+pub(crate) fn streamed(
+    db: &Connection,
+    session: i64,
+    after: i64,
+    message: &SegmentId,
+    attempt: u64,
+) -> DbResult<Vec<String>> {
+    let mut statement = db.prepare_cached(
+        "SELECT unsealed(payload, 'event', seq) FROM event
+         WHERE session = ?1 AND seq > ?2 AND kind = 'ContentDelta' ORDER BY seq",
+    )?;
+    let mut rows = statement.query(params![session, after])?;
+    let mut parts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let payload: String = row.get(0)?;
+        let mut payload: Value = serde_json::from_str(&payload).map_err(|error| unreadable("an event", error))?;
+        if payload["message_id"] != message.as_str() || payload["attempt"] != attempt {
+            break;
+        }
+        if let Value::Array(deltas) = payload["deltas"].take() {
+            parts.extend(deltas.into_iter().filter_map(|delta| match delta {
+                Value::String(text) => Some(text),
+                _ => None,
+            }));
+        }
+    }
+    Ok(parts)
+}

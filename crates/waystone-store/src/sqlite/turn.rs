@@ -1,0 +1,244 @@
+//! Turns of conversations as rows: where one is, the steps that it takes, and the events that tell of it.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::json;
+use waystone_core::api::{Resync, Role};
+use waystone_core::id::{SegmentId, SessionId};
+use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, Turn, TurnEvent};
+
+use super::branch::{self, BranchRow};
+use super::conversation::{self, ConversationRow, operation};
+use super::error::{DbResult, unreadable};
+use super::log::append_and_publish;
+use super::message::{self, Target};
+use super::retry;
+
+fn draft_of(row: &ConversationRow) -> DbResult<Option<Draft>> {
+    let Some(id) = &row.draft else { return Ok(None) };
+    let message = id.parse().map_err(|error| unreadable("a message's id", error))?;
+    Ok(Some(Draft { message, attempt: row.attempt }))
+}
+
+pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<Turn> {
+    let row = conversation::find_row(db, scope, id)?;
+    let branch = branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?;
+    Ok(Turn {
+        draft: draft_of(&row)?,
+        project: row.project,
+        config: row.config,
+        state: row.state,
+        error: row.error,
+        run: row.run,
+        branch: branch.name,
+        failures: row.failures,
+        seq: row.event_seq,
+    })
+}
+
+/// Takes a step, if the conversation is where it is to be taken from.
+pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> DbResult<Stepped> {
+    let kind = step.operation.unwrap_or_default();
+    if let Some(first) = retry::find(db, scope, kind, step.idempotency.as_ref(), step.at)? {
+        let id = |name: &str| first[name].as_str().unwrap_or_default().to_owned();
+        return Ok(Stepped::Before {
+            message: id("message_id").parse().map_err(|error| unreadable("a first answer", error))?,
+            branch: id("branch").parse().map_err(|error| unreadable("a first answer", error))?,
+        });
+    }
+    let row = conversation::find_row(db, scope, &step.context)?;
+    let is_there = row.state == step.from && row.run == step.from_run;
+    if !is_there || step.from_seq.is_some_and(|seq| seq != row.event_seq) {
+        return Ok(Stepped::Moved(row.state));
+    }
+    let branch = find_branch(db, &row, step)?;
+    if let Some(kind) = step.operation {
+        tell(db, scope, &row, &branch, step, kind)?;
+    }
+    let seq = add_events(db, scope, &row, step)?;
+    write(db, &row, &branch, step, owner, seq)?;
+    let message = step.message.as_ref().map(|message| &message.id).or(step.draft.as_ref().map(|draft| &draft.message));
+    let reply = json!({ "message_id": message.map_or("none", SegmentId::as_str), "branch": branch.name });
+    retry::remember(db, scope, kind, step.idempotency.as_ref(), &reply, step.at)?;
+    Ok(Stepped::Done { branch: branch.name, seq })
+}
+
+fn find_branch(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<BranchRow> {
+    match &step.branch {
+        StepBranch::Same => branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch)),
+        StepBranch::Active => branch::find_by_key(db, row.active_branch),
+        StepBranch::Named(name) => branch::find(db, row.session, &step.context, name),
+        StepBranch::New(new) => {
+            let begun = branch::begin(db, row, &step.context, new, step.at)?;
+            conversation::set_active(db, row.session, begun.key)?;
+            Ok(begun)
+        }
+    }
+}
+
+/// A change that someone wanted: it is in the log of operations, and has the message with it.
+fn tell(
+    db: &Connection,
+    scope: &Scope,
+    row: &ConversationRow,
+    branch: &BranchRow,
+    step: &Step,
+    kind: &str,
+) -> DbResult<()> {
+    let message = step.message.as_ref();
+    let payload = json!({
+        "context_id": step.context, "project_id": row.project, "branch": branch.name, "message_id": message.map(|new| &new.id),
+        "role": message.map(|new| new.role),
+    });
+    let seq = append_and_publish(db, scope, &operation(&step.context, &row.project, kind, step.at, payload))?;
+    if let Some(new) = message {
+        let (at, total_bytes_max) = (step.at, step.total_bytes_max);
+        message::add(db, scope, &Target { row, branch, operation: seq, at, total_bytes_max }, new)?;
+    }
+    conversation::touch(db, scope, row.session, step.at)
+}
+
+/// Adds what readers are told. Returns the number of the conversation's newest event.
+fn add_events(db: &Connection, scope: &Scope, row: &ConversationRow, step: &Step) -> DbResult<i64> {
+    let mut newest = row.event_seq;
+    for event in &step.events {
+        newest = db
+            .prepare_cached("UPDATE space SET event_seq = event_seq + 1 WHERE space = ?1 RETURNING event_seq")?
+            .query_row(params![scope.space], |row| row.get(0))?;
+        db.prepare_cached(
+            "INSERT INTO event (space, seq, at_ms, kind, payload, session, run, first_n, last_n)
+             VALUES (?1, ?2, ?3, ?4, sealed(?5, 'event', ?2), ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            scope.space,
+            newest,
+            step.at.ms(),
+            event.kind,
+            event.payload,
+            row.session,
+            step.run,
+            event.first,
+            event.last,
+        ])?;
+    }
+    Ok(newest)
+}
+
+fn write(
+    db: &Connection,
+    row: &ConversationRow,
+    branch: &BranchRow,
+    step: &Step,
+    owner: &str,
+    seq: i64,
+) -> DbResult<()> {
+    let (draft, attempt) = match &step.draft {
+        Some(draft) => (Some(draft.message.as_str()), draft.attempt),
+        None => (None, 0),
+    };
+    // What was streamed before belongs to another attempt.
+    let is_same = draft == row.draft.as_deref() && attempt == row.attempt;
+    let draft_seq = if is_same { row.draft_seq } else { seq };
+    db.prepare_cached(
+        "UPDATE conversation SET state = ?2, run = ?3, owner = ?4, turn_branch = ?5, draft = ?6, attempt = ?7, draft_seq = ?8,
+                failures = ?9, event_seq = ?10,
+                error = (SELECT sealed(?11, 'error', s.id, 'session:' || s.id, s.wrapped_key) FROM session AS s WHERE s.key = ?1)
+         WHERE session = ?1",
+    )?
+    .execute(params![
+        row.session,
+        step.to.as_str(),
+        step.run,
+        step.to.is_running().then_some(owner),
+        branch.key,
+        draft,
+        attempt,
+        draft_seq,
+        step.failures,
+        seq,
+        step.error.as_ref().map(|error| json!(error).to_string()),
+    ])?;
+    Ok(())
+}
+
+/// Turns under way: conversation, run and owner.
+pub(crate) fn list_owned(db: &Connection, scope: &Scope) -> DbResult<Vec<(SessionId, String, String)>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.id, c.run, c.owner FROM conversation AS c JOIN session AS s ON s.key = c.session
+         WHERE c.space = ?1 AND c.owner IS NOT NULL AND c.run IS NOT NULL AND s.archived_at_ms IS NULL LIMIT 10000",
+    )?;
+    let rows =
+        statement.query_map(params![scope.space], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.map(|row| {
+        let (id, run, owner) = row?;
+        Ok((id.parse().map_err(|error| unreadable("a session's id", error))?, run, owner))
+    })
+    .collect()
+}
+
+const COLUMNS: &str = "seq, run, first_n, last_n, kind, unsealed(payload, 'event', seq)";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<TurnEvent> {
+    Ok(TurnEvent {
+        seq: row.get(0)?,
+        run: row.get(1)?,
+        first: row.get(2)?,
+        last: row.get(3)?,
+        kind: row.get(4)?,
+        payload: row.get(5)?,
+    })
+}
+
+pub(crate) fn list_events(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    from: i64,
+    limit: u32,
+) -> DbResult<Vec<TurnEvent>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM event WHERE session = (SELECT key FROM session WHERE space = ?1 AND id = ?2) AND seq >= ?3
+         ORDER BY seq LIMIT ?4"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let events = statement.query_map(params![scope.space, id.as_str(), from, limit], read)?;
+    Ok(events.collect::<Result<_, _>>()?)
+}
+
+pub(crate) fn find_event(db: &Connection, scope: &Scope, id: &SessionId, run: &str, n: u64) -> DbResult<Option<i64>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT seq FROM event WHERE session = (SELECT key FROM session WHERE space = ?1 AND id = ?2)
+                 AND run = ?3 AND last_n >= ?4 AND first_n <= ?4 ORDER BY last_n LIMIT 1",
+        )?
+        .query_row(params![scope.space, id.as_str(), run, n], |row| row.get(0))
+        .optional()?)
+}
+
+/// What is written of the message that is being written, or was last, and the newest event.
+pub(crate) fn find_resync(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<(Resync, Option<TurnEvent>)> {
+    let row = conversation::find_row(db, scope, id)?;
+    let newest = list_events(db, scope, id, row.event_seq, 1)?.pop();
+    let mut resync = Resync {
+        context_id: id.clone(),
+        current_state: row.state,
+        message_id: None,
+        content: String::new(),
+        sequence: 0,
+        attempt: 1,
+        is_complete: false,
+    };
+    if let Some(draft) = draft_of(&row)? {
+        let parts = message::streamed(db, row.session, row.draft_seq, &draft.message, draft.attempt)?;
+        (resync.sequence, resync.content) = (parts.len() as u64, parts.concat());
+        (resync.message_id, resync.attempt) = (Some(draft.message), draft.attempt);
+        return Ok((resync, newest));
+    }
+    let branch = branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?;
+    let last = branch.head.map(|head| message::find_by_key(db, head)).transpose()?.flatten();
+    if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
+        let whole = message::read_content(db, scope, id, &last.id, 1)?;
+        (resync.sequence, resync.attempt) = (whole.next_sequence - 1, whole.attempt);
+        (resync.message_id, resync.content, resync.is_complete) = (Some(last.id), whole.content, true);
+    }
+    Ok((resync, newest))
+}

@@ -1,0 +1,139 @@
+//! Conversations, on a store that fails.
+
+use async_trait::async_trait;
+use waystone_core::Result;
+use waystone_core::api::{
+    BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+};
+use waystone_core::clock::Timestamp;
+use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::store::{
+    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, Scope, Step, Stepped, Turn, TurnEvent,
+    WhichMessages,
+};
+
+use super::FaultyStore;
+
+#[async_trait]
+impl ConversationStore for FaultyStore {
+    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<SessionId> {
+        self.step()?;
+        let done = self.inner.add_conversation(scope, new).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn find_conversation(&self, scope: &Scope, id: &SessionId, with_messages: bool) -> Result<Context> {
+        self.step()?;
+        self.inner.find_conversation(scope, id, with_messages).await
+    }
+
+    async fn list_conversations(&self, scope: &Scope, filter: &ListContexts) -> Result<ContextPage> {
+        self.step()?;
+        self.inner.list_conversations(scope, filter).await
+    }
+
+    async fn configure_conversation(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        before: &ChatConfig,
+        config: &ChatConfig,
+        at: Timestamp,
+    ) -> Result<bool> {
+        self.step()?;
+        let done = self.inner.configure_conversation(scope, id, before, config, at).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn list_messages(&self, scope: &Scope, id: &SessionId, which: &WhichMessages) -> Result<Messages> {
+        self.step()?;
+        self.inner.list_messages(scope, id, which).await
+    }
+
+    async fn read_content(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        message: &SegmentId,
+        from_sequence: u64,
+    ) -> Result<MessageContent> {
+        self.step()?;
+        self.inner.read_content(scope, id, message, from_sequence).await
+    }
+
+    async fn list_branches(&self, scope: &Scope, id: &SessionId) -> Result<BranchList> {
+        self.step()?;
+        self.inner.list_branches(scope, id).await
+    }
+
+    async fn add_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        new: NewBranch,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<()> {
+        self.step()?;
+        let done = self.inner.add_branch(scope, id, new, at, idempotency).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn switch_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        at: Timestamp,
+    ) -> Result<SwitchedBranch> {
+        self.step()?;
+        let done = self.inner.switch_branch(scope, id, name, at).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()> {
+        self.step()?;
+        let done = self.inner.archive_branch(scope, id, name, at).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn> {
+        self.step()?;
+        self.inner.find_turn(scope, id).await
+    }
+
+    async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {
+        self.step()?;
+        if let Some(message) = &step.message {
+            self.note(message.text.as_bytes());
+        }
+        let done = self.inner.step_turn(scope, step).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>> {
+        self.step()?;
+        self.inner.list_orphaned_turns(scope).await
+    }
+
+    async fn list_turn_events(&self, scope: &Scope, id: &SessionId, from: i64, limit: u32) -> Result<Vec<TurnEvent>> {
+        self.step()?;
+        self.inner.list_turn_events(scope, id, from, limit).await
+    }
+
+    async fn find_turn_event(&self, scope: &Scope, id: &SessionId, run: &str, n: u64) -> Result<Option<i64>> {
+        self.step()?;
+        self.inner.find_turn_event(scope, id, run, n).await
+    }
+
+    async fn find_resync(&self, scope: &Scope, id: &SessionId) -> Result<(Resync, Option<TurnEvent>)> {
+        self.step()?;
+        self.inner.find_resync(scope, id).await
+    }
+}

@@ -1,0 +1,61 @@
+//! What conversations have of the world around: models, system prompts in files, projects of folders.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use waystone_connect::{ProviderSettings, Providers};
+use waystone_core::Chat;
+use waystone_core::id::WorkflowId;
+
+use crate::settings::{Settings, project_at};
+
+/// A longer system prompt is not read.
+const PROMPT_BYTES_MAX: u64 = 256 * 1024;
+
+pub(crate) fn chat(settings: &Settings) -> Chat {
+    let given = |secret: &Option<zeroize::Zeroizing<String>>| secret.as_ref().map(|text| text.as_str().to_owned());
+    let providers = ProviderSettings {
+        openai_api_key: given(&settings.openai_api_key),
+        openai_base_url: settings.openai_base_url.clone(),
+    };
+    let prompts = settings.data_dir.join("prompts");
+    let is_project_given = settings.origins.contains_key("project");
+    Chat {
+        model: Arc::new(Providers::new(providers)),
+        model_id: settings.text("model").to_owned(),
+        prompt: Arc::new(move |id| read_prompt(&prompts, id)),
+        project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
+    }
+}
+
+fn read_prompt(folder: &Path, id: &str) -> Option<String> {
+    // An id is no path.
+    id.parse::<WorkflowId>().ok()?;
+    let path: PathBuf = folder.join(format!("{id}.md"));
+    let metadata = path.symlink_metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > PROMPT_BYTES_MAX {
+        return None;
+    }
+    std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_files_of_their_own_folder_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let prompts = folder.path().join("prompts");
+        std::fs::create_dir(&prompts).unwrap();
+        std::fs::write(prompts.join("custom.md"), "Be brief.\n").unwrap();
+        std::fs::write(prompts.join("empty.md"), "\n").unwrap();
+        std::fs::write(folder.path().join("secret.md"), "no").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("secret.md"), prompts.join("link.md")).unwrap();
+        let check = |id: &str, found: Option<&str>| assert_eq!(read_prompt(&prompts, id).as_deref(), found, "{id}");
+        check("custom", Some("Be brief."));
+        for id in ["empty", "link", "missing", "../secret", "a/b", ""] {
+            check(id, None);
+        }
+    }
+}
