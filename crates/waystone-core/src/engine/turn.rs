@@ -112,6 +112,14 @@ impl Begin {
             Self::Adopt { .. } => TurnEvent::Adopted,
         }
     }
+
+    /// The state that it leads to.
+    fn first_state(&self) -> ContextState {
+        match self {
+            Self::Message { .. } => ContextState::ProcessingUserMessage,
+            Self::Retry { .. } | Self::Adopt { .. } => ContextState::AwaitingLLMResponse,
+        }
+    }
 }
 
 /// A step with nothing but the state that it leads to, which is told.
@@ -194,10 +202,8 @@ impl Engine {
                     self.spawn_turn(scope, context, now, channel);
                     return Ok((message_id, branch, state));
                 }
-                Stepped::Before { message, branch } => {
-                    let state = self.store.find_turn(scope, context).await?.state;
-                    return Ok((message, branch, state));
-                }
+                // As it was answered then.
+                Stepped::Before { message, branch } => return Ok((message, branch, begin.first_state())),
                 Stepped::Moved(state) if to.is_none() => return Err(refused(context, state, begin.event())),
                 Stepped::Moved(_) => {}
             }
@@ -327,10 +333,13 @@ impl Engine {
         Ok(NewMessage { id: draft.message.clone(), facts, ..message })
     }
 
-    /// Goes on with the turns whose processes are gone. Returns how many.
+    /// Goes on with the turns whose processes are gone, and with those that this one did not hear it had begun. Returns how many.
     pub async fn adopt_turns(&self, scope: &Scope) -> Result<usize> {
         let mut adopted = 0;
         for (context, run) in self.store.list_orphaned_turns(scope).await? {
+            if self.turns.running().get(&context).is_some_and(|running| running.run == run) {
+                continue;
+            }
             match self.begin_turn(scope, &context, Begin::Adopt { run }).await {
                 Ok(_) => adopted += 1,
                 // It was ended, deleted or adopted meanwhile.

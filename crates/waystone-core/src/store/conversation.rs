@@ -251,7 +251,8 @@ pub trait ConversationStore: Send + Sync {
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped>;
 
-    /// Conversations whose turn was run by a process that is gone, and that run.
+    /// Conversations whose turn was run by a process that is gone, or by this one, and that run. Which of this one's are still run, the
+    /// caller knows.
     async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>>;
 
     /// Events of a conversation from the one with number `from` on, in order.

@@ -7,6 +7,7 @@ mod backup;
 mod boundary;
 mod checkpoint;
 mod class;
+mod conversation;
 mod delta;
 mod diff;
 mod document;

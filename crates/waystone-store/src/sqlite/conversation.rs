@@ -1,5 +1,6 @@
 //! Conversations as rows: each is a session too, and its messages are segments of a task of its own.
 
+mod remove;
 mod store;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
 use super::segment::{ensure_project, ensure_task};
 use super::{branch, message, retry, session};
+
+pub(crate) use remove::{find_session, remove};
 
 /// The branch that every conversation begins with.
 const MAIN: &str = "main";

@@ -27,10 +27,22 @@ const OWNERS: [(&str, &str); 3] =
 /// The project of a segment or snapshot, by which its values are sealed.
 const PROJECT: &str = "(SELECT 'project:' || p.id FROM project AS p WHERE p.key = project),
                        (SELECT p.wrapped_key FROM project AS p WHERE p.key = project)";
-/// The same of a text, which is its segment's.
-const TEXT_PROJECT: &str =
-    "(SELECT 'project:' || p.id FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.key = segment),
-     (SELECT p.wrapped_key FROM segment AS s JOIN project AS p ON p.key = s.project WHERE s.key = segment)";
+/// Whose a segment's text is: its conversation's, or its project's.
+const TEXT_OWNER: &str = "coalesce((SELECT 'session:' || c.id FROM session AS c WHERE c.key = conversation),
+                                   (SELECT 'project:' || p.id FROM project AS p WHERE p.key = project)),
+                          coalesce((SELECT c.wrapped_key FROM session AS c WHERE c.key = conversation),
+                                   (SELECT p.wrapped_key FROM project AS p WHERE p.key = project))";
+/// The same from the row of the text.
+const OWNER_OF_TEXT: &str =
+    "(SELECT coalesce((SELECT 'session:' || c.id FROM session AS c WHERE c.key = s.conversation),
+                                     (SELECT 'project:' || p.id FROM project AS p WHERE p.key = s.project))
+                              FROM segment AS s WHERE s.key = segment),
+                             (SELECT coalesce((SELECT c.wrapped_key FROM session AS c WHERE c.key = s.conversation),
+                                     (SELECT p.wrapped_key FROM project AS p WHERE p.key = s.project))
+                              FROM segment AS s WHERE s.key = segment)";
+/// The conversation of a branch or message.
+const CONVERSATION: &str = "(SELECT 'session:' || s.id FROM session AS s WHERE s.key = session),
+                            (SELECT s.wrapped_key FROM session AS s WHERE s.key = session)";
 /// The session of a checkpoint's bytes.
 const BYTES_SESSION: &str =
     "(SELECT 'session:' || s.id FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE c.key = checkpoint),
@@ -47,13 +59,34 @@ fn values() -> Vec<(&'static str, &'static str, String)> {
                 "sealed(bytes, 'bytes', (SELECT c.id FROM checkpoint AS c WHERE c.key = checkpoint), {BYTES_SESSION})"
             ),
         ),
-        ("segment", "text_hash", format!("keyed(text_hash, {PROJECT})")),
+        ("segment", "text_hash", format!("keyed(text_hash, {TEXT_OWNER})")),
         ("segment", "tags", format!("sealed(tags, 'tags', id, {PROJECT})")),
         ("segment", "file_path", format!("sealed_alike(file_path, 'file_path', {PROJECT})")),
         (
             "segment_text",
             "text",
-            format!("sealed(text, 'text', (SELECT s.id FROM segment AS s WHERE s.key = segment), {TEXT_PROJECT})"),
+            format!("sealed(text, 'text', (SELECT s.id FROM segment AS s WHERE s.key = segment), {OWNER_OF_TEXT})"),
+        ),
+        (
+            "conversation",
+            "config",
+            format!("sealed(config, 'config', (SELECT s.id FROM session AS s WHERE s.key = session), {CONVERSATION})"),
+        ),
+        (
+            "conversation",
+            "error",
+            format!("sealed(error, 'error', (SELECT s.id FROM session AS s WHERE s.key = session), {CONVERSATION})"),
+        ),
+        ("branch", "name", format!("sealed_alike(name, 'branch', {CONVERSATION})")),
+        (
+            "message",
+            "facts",
+            format!("sealed(facts, 'facts', (SELECT s.id FROM segment AS s WHERE s.key = segment), {CONVERSATION})"),
+        ),
+        (
+            "message",
+            "parts",
+            format!("sealed(parts, 'parts', (SELECT s.id FROM segment AS s WHERE s.key = segment), {CONVERSATION})"),
         ),
         ("snapshot", "name", format!("sealed(name, 'name', id, {PROJECT})")),
         ("given_context", "hash", "keyed(hash)".to_owned()),
@@ -129,6 +162,12 @@ fn unlock(db: &Connection, keys: &Arc<Keys>) -> DbResult<()> {
 fn check(db: &Connection, table: &str, column: &str, sealed: &str) -> DbResult<()> {
     let opened = match sealed.split_once('(') {
         Some(("sealed", arguments)) => format!("unsealed({arguments}"),
+        // It is opened with its owner in the place of an id.
+        Some(("sealed_alike", _)) if table == "branch" => {
+            format!(
+                "unsealed(name, 'branch', (SELECT 'session:' || s.id FROM session AS s WHERE s.key = session), {CONVERSATION})"
+            )
+        }
         Some(("sealed_alike", _)) => format!(
             "unsealed({column}, '{column}', (SELECT 'project:' || p.id FROM project AS p WHERE p.key = project), {PROJECT})"
         ),

@@ -17,6 +17,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::backup;
+use super::conversation;
 use super::error::{DbResult, file_error};
 use super::log::{Operation, append_and_publish, handle};
 use super::maintenance::Upkeep;
@@ -39,12 +40,20 @@ pub(crate) struct Doomed {
     session_id: String,
     /// The session goes with them.
     is_session: bool,
+    /// It is a conversation, which is known by its own id.
+    is_conversation: bool,
     ids: Vec<String>,
 }
 
 impl Doomed {
     pub(crate) fn count(&self) -> u64 {
         self.ids.len() as u64
+    }
+
+    /// By which ids copies of it are known.
+    fn known_by(&self) -> impl Iterator<Item = &str> {
+        let own = self.is_conversation.then_some(self.session_id.as_str());
+        self.ids.iter().map(String::as_str).chain(own)
     }
 }
 
@@ -82,7 +91,8 @@ fn find_session(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::T
     let mut statement =
         db.prepare_cached("SELECT id, size_bytes FROM checkpoint WHERE session = ?1 ORDER BY seq DESC")?;
     let mut rows = statement.query(params![session])?;
-    let mut doomed = Doomed { space, session, session_id, is_session: true, ids: Vec::new() };
+    let is_conversation = conversation::is_one(db, session)?;
+    let mut doomed = Doomed { space, session, session_id, is_session: true, is_conversation, ids: Vec::new() };
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
         if bytes > SLICE_BYTES {
@@ -209,6 +219,7 @@ fn groups_of_children(db: &Connection, keys: &BTreeSet<i64>) -> DbResult<BTreeSe
 fn erase_session(db: &Connection, scope: &Scope, doomed: &Doomed, project: &str) -> DbResult<Vec<i64>> {
     let mut statement = db.prepare_cached("SELECT key FROM checkpoint_group WHERE session = ?1")?;
     let groups: Vec<i64> = statement.query_map(params![doomed.session], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    conversation::remove(db, doomed.session)?;
     let sql = match groups.is_empty() {
         true => "DELETE FROM session WHERE key = ?1",
         false => {
@@ -262,6 +273,11 @@ pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<u64> 
             doomed.entry(session).or_default().insert(key);
         }
     }
+    for id in removed {
+        if let Some(session) = conversation::find_session(db, id)? {
+            doomed.entry(session).or_default();
+        }
+    }
     overwriting(db, || doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys)))?;
     if !doomed.is_empty() {
         forget_words(db)?;
@@ -280,6 +296,9 @@ fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbRes
         .prepare_cached("SELECT space, id, project, archived_at_ms IS NULL FROM session WHERE key = ?1")?
         .query_row(params![session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     erase_words(db, space, &project, &id)?;
+    if conversation::find_session(db, &id)?.is_some() {
+        conversation::remove(db, session)?;
+    }
     db.execute("DELETE FROM checkpoint_group WHERE session = ?1", params![session])?;
     db.execute("DELETE FROM session WHERE key = ?1", params![session])?;
     db.execute("UPDATE space SET session_count = session_count - ?2 WHERE space = ?1", params![space, is_live])?;
@@ -300,7 +319,7 @@ impl Upkeep {
         let turn = mirror::take_turn(&directory)?;
         let Some(doomed) = find_doomed(self.db()?, archived)? else { return Ok(None) };
         let scope = Scope { space: doomed.space, ..scope.clone() };
-        tombstone::add(&directory, &doomed.session_id, doomed.ids.iter().map(String::as_str))
+        tombstone::add(&directory, &doomed.session_id, doomed.known_by())
             .map_err(|error| file_error(&directory.tombstones(), &error))?;
         let groups = self.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)))?;
         let groups = groups.ok_or_else(super::error::busy)?;
@@ -312,7 +331,7 @@ impl Upkeep {
         let marked =
             self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
         marked.ok_or_else(super::error::busy)?;
-        backup::remove_from_all(&directory, &doomed.ids.iter().cloned().collect(), at)?;
+        backup::remove_from_all(&directory, &doomed.known_by().map(str::to_owned).collect(), at)?;
         Ok(Some(doomed.count()))
     }
 

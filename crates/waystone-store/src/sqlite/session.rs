@@ -251,10 +251,11 @@ pub(crate) fn archive(
     Ok((session, group))
 }
 
-/// The ids of all checkpoints of a session.
+/// The ids of all checkpoints of a session, and its own if it is a conversation: by which copies of it are known.
 pub(crate) fn list_ids(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<Vec<String>> {
     let mut statement = db.prepare_cached(
-        "SELECT c.id FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE s.space = ?1 AND s.id = ?2",
+        "SELECT c.id FROM checkpoint AS c JOIN session AS s ON s.key = c.session WHERE s.space = ?1 AND s.id = ?2
+         UNION ALL SELECT s.id FROM conversation AS c JOIN session AS s ON s.key = c.session WHERE s.space = ?1 AND s.id = ?2",
     )?;
     let ids = statement.query_map(params![scope.space, id.as_str()], |row| row.get(0))?;
     Ok(ids.collect::<Result<_, _>>()?)

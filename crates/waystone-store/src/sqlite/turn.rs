@@ -46,6 +46,10 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
         });
     }
     let row = conversation::find_row(db, scope, &step.context)?;
+    if is_taken(db, &row, step)? {
+        let branch = branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?;
+        return Ok(Stepped::Done { branch: branch.name, seq: row.event_seq });
+    }
     let is_there = row.state == step.from && row.run == step.from_run;
     if !is_there || step.from_seq.is_some_and(|seq| seq != row.event_seq) {
         return Ok(Stepped::Moved(row.state));
@@ -60,6 +64,13 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
     let reply = json!({ "message_id": message.map_or("none", SegmentId::as_str), "branch": branch.name });
     retry::remember(db, scope, kind, step.idempotency.as_ref(), &reply, step.at)?;
     Ok(Stepped::Done { branch: branch.name, seq })
+}
+
+/// Whether the step was taken before, and who took it did not hear of it: what it tells is in the log.
+fn is_taken(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<bool> {
+    let Some(last) = step.events.last().filter(|_| row.run.as_ref() == Some(&step.run)) else { return Ok(false) };
+    let sql = "SELECT 1 FROM event WHERE session = ?1 AND run = ?2 AND last_n >= ?3";
+    Ok(db.prepare_cached(sql)?.exists(params![row.session, step.run, last.last])?)
 }
 
 fn find_branch(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<BranchRow> {

@@ -95,7 +95,8 @@ impl Live {
                 Err(Stop::Signal(Signal::Leave | Signal::GoOn)) => return drop(self.write_rest().await),
                 Err(Stop::Failed(error)) => match self.fail(&error).await {
                     Ok(true) => self.go_through().await,
-                    Ok(false) => return,
+                    // What cannot even be said is left to who looks at it next.
+                    Ok(false) | Err(Stop::Failed(_)) => return,
                     Err(stop) => Err(stop),
                 },
             }
@@ -148,7 +149,8 @@ impl Live {
                         _ = signal.wait_for(|signal| *signal == Signal::Leave) => return Err(Stop::Moved),
                     }
                 }
-                Err(error) => return Err(failed(error.code(), error.to_string(), "what the message names")),
+                Err(Error::ContextNotFound(_)) => return Err(Stop::Moved),
+                Err(error) => return Err(of_store(&error)),
             }
         }
         (self.turn.state, self.turn.draft, self.turn.failures) = (step.to, step.draft, step.failures);
@@ -217,8 +219,9 @@ impl Live {
                 Ok(())
             }
             Ok(Ok(Stepped::Moved(_) | Stepped::Before { .. })) => Err(Stop::Moved),
-            Ok(Err(error)) => Err(failed(error.code(), error.to_string(), "see what the message names, and retry")),
-            Err(panic) => Err(failed("INTERNAL_ERROR", panic.to_string(), "retry, and report it")),
+            Ok(Err(Error::ContextNotFound(_))) => Err(Stop::Moved),
+            Ok(Err(error)) => Err(of_store(&error)),
+            Err(panic) => Err(failed("INTERNAL_ERROR", panic.to_string(), "retry, and report it", false)),
         }
     }
 
@@ -232,7 +235,7 @@ impl Live {
     async fn prepare_call(&self) -> Outcome<ModelCall> {
         let which = WhichMessages::Branch { name: Some(self.turn.branch.clone()), offset: 0, limit: u64::MAX >> 1 };
         let said = self.engine.store.list_messages(&self.scope, &self.context, &which).await;
-        let said = said.map_err(|error| failed(error.code(), error.to_string(), "try again"))?;
+        let said = said.map_err(|error| of_store(&error))?;
         // The configuration may have changed since the turn began.
         let config = match self.engine.store.find_turn(&self.scope, &self.context).await {
             Ok(turn) => turn.config,
@@ -287,9 +290,8 @@ impl Live {
             }
         }
         if self.text.is_empty() {
-            let error = failed("MODEL_ANSWERED_NOTHING", "the model answered nothing".to_owned(), "try again");
-            let Stop::Failed(error) = error else { return Err(error) };
-            return Err(Stop::Failed(Box::new(ModelError { is_recoverable: true, ..*error })));
+            let message = "the model answered nothing".to_owned();
+            return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
         }
         Ok(match usage {
             Some((prompt_tokens, completion)) => {
@@ -309,7 +311,7 @@ impl Live {
             let before = self.turn.draft.take();
             let message = match &before {
                 Some(draft) => draft.message.clone(),
-                None => self.engine.fresh_id().map_err(|error| failed(error.code(), error.to_string(), "try again"))?,
+                None => self.engine.fresh_id().map_err(|error| of_store(&error))?,
             };
             let attempt = before.map_or(1, |draft| draft.attempt + 1);
             self.turn.draft = Some(Draft { message, attempt });
@@ -372,7 +374,7 @@ impl Live {
         };
         let prepared =
             self.engine.prepare_message(Role::Assistant, kind, self.text.clone(), Origin::Agent, facts).await;
-        let message = prepared.map_err(|error| failed(error.code(), error.to_string(), "try again"))?;
+        let message = prepared.map_err(|error| of_store(&error))?;
         let completion_tokens = answered.completion_tokens.unwrap_or(message.tokens);
         let facts = MessageFacts { completion_tokens, ..message.facts };
         Ok(NewMessage { id: draft.message, facts, ..message })
@@ -383,7 +385,7 @@ impl Live {
         let to = fsm::next(self.turn.state, TurnEvent::Cancel).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
         step.operation = Some("turn.cancelled");
-        if !self.text.is_empty() && self.turn.state == ContextState::StreamingLLMResponse {
+        if !self.text.is_empty() && self.turn.draft.is_some() {
             let nothing = Answered { prompt_tokens: 0, completion_tokens: None, is_estimate: true };
             let message = self.message(MessageType::Text, &nothing, true).await?;
             self.n += 1;
@@ -428,9 +430,15 @@ impl Live {
     }
 }
 
-fn failed(code: &str, message: String, hint: &str) -> Stop {
+fn failed(code: &str, message: String, hint: &str, is_recoverable: bool) -> Stop {
     let error = TurnError { code: code.to_owned(), message, hint: hint.to_owned() };
-    Stop::Failed(Box::new(ModelError { is_recoverable: false, retry_after: None, error }))
+    Stop::Failed(Box::new(ModelError { is_recoverable, retry_after: None, error }))
+}
+
+/// What the store refused. It may take it later.
+fn of_store(error: &Error) -> Stop {
+    let is_recoverable = matches!(error, Error::StorageUnavailable { .. });
+    failed(error.code(), error.to_string(), &error.reply().error.hint, is_recoverable)
 }
 
 async fn told_otherwise(signal: &mut watch::Receiver<Signal>) -> Signal {

@@ -114,6 +114,15 @@ impl Ring {
         }
     }
 
+    /// The number of what comes right after a place that the log has led to. `None` when what came in between has left the ring: then it is in
+    /// the log now.
+    fn next_after(&self, place: &Place) -> Option<u64> {
+        let Some(at) = self.frames.iter().position(|frame| place.is_before(frame)) else { return Some(self.end()) };
+        let frame = &self.frames[at];
+        let is_next = at > 0 || self.start == 0 || *frame.run == *place.run && frame.n == place.n + 1;
+        is_next.then_some(self.start + at as u64)
+    }
+
     fn has(&self, run: &str, n: u64) -> bool {
         self.last.as_ref().is_some_and(|(last, newest)| **last == *run && n <= *newest)
     }
@@ -399,9 +408,9 @@ impl Reader {
         }
         if found.is_empty() {
             let ring = self.channel.ring();
-            let next = ring.frames.iter().position(|frame| self.place.is_before(frame));
-            self.source = Source::Ring(next.map_or(ring.end(), |at| ring.start + at as u64));
-            self.is_slow = false;
+            if let Some(next) = ring.next_after(&self.place) {
+                (self.source, self.is_slow) = (Source::Ring(next), false);
+            }
         }
         Ok(found)
     }
@@ -414,7 +423,9 @@ impl Reader {
             if next >= ring.start {
                 let from = usize::try_from(next - ring.start).unwrap_or(usize::MAX);
                 self.source = Source::Ring(ring.end());
-                return Some(ring.frames.iter().skip(from).cloned().collect());
+                // The log may have been ahead of it.
+                let told = ring.frames.iter().skip(from).filter(|frame| self.place.is_before(frame));
+                return Some(told.cloned().collect());
             }
             behind
         };

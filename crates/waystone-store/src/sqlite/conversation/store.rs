@@ -111,10 +111,11 @@ impl ConversationStore for Sqlite {
     }
 
     async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>> {
-        let (scope, directory) = (scope.clone(), self.directory.clone());
+        let (scope, directory, own) = (scope.clone(), self.directory.clone(), self.instance.clone());
         let owned = move |db: &rusqlite::Connection| {
             let owned = turn::list_owned(db, &scope)?;
-            let orphaned = owned.into_iter().filter(|(.., owner)| !lock::is_present(&directory, owner));
+            let orphaned =
+                owned.into_iter().filter(|(.., owner)| *owner == own || !lock::is_present(&directory, owner));
             Ok(orphaned.map(|(id, run, _)| (id, run)).collect())
         };
         self.readers.read(owned).await

@@ -99,7 +99,7 @@ fn forget_index(db: &Connection, session: i64, doomed: &BTreeSet<i64>) -> DbResu
 
 /// Writes the indexes of words anew. FTS5 only marks what is deleted, and the words of it stay until then.
 pub(crate) fn forget_words(db: &Connection) -> DbResult<()> {
-    for table in ["checkpoint_word", "checkpoint_term"] {
+    for table in ["checkpoint_word", "checkpoint_term", "segment_word"] {
         // A backup may be from before there was one.
         if db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = ?1")?.exists(params![table])? {
             overwriting(db, || Ok(db.execute_batch(&format!("INSERT INTO {table} ({table}) VALUES ('optimize')"))?))?;

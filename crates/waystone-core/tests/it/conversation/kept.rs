@@ -1,0 +1,128 @@
+use serde_json::json;
+use waystone_core::api::{Deletion, FindContext, ListContexts};
+use waystone_core::error::Conflict;
+use waystone_core::{Error, Limits};
+use waystone_testkit::harness::copy_dir;
+use waystone_testkit::model::Reply;
+
+use super::Talk;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_survives_a_restart_as_it_was() {
+    let mut t = Talk::new().await;
+    t.fake.then(Reply::text("A1"));
+    let id = t.create(json!({ "mode": "code", "parameters": { "temperature": 0.5 } })).await.id;
+    t.say(&id, "Q1").await;
+    let before = t.context(&id).await;
+    t.restart().await;
+    assert_eq!(t.context(&id).await, before);
+    assert!(t.h.findings().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_a_session_that_takes_no_checkpoint_and_is_deleted_with_it() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    t.say(&id, "Hi").await;
+    let refused = t.h.try_save(json!({ "sessionId": id, "context": { "a": 1 } })).await.unwrap_err();
+    assert_eq!(refused, Error::Conflict(Conflict::IsConversation(id.clone())));
+    t.h.engine.delete_session(&t.h.scope, &id, Deletion { purge: false }).await.unwrap();
+    let gone = t.h.engine.find_context(&t.h.scope, &id, FindContext { message_pool: false }).await.unwrap_err();
+    assert_eq!(gone, Error::ContextNotFound(id.clone()));
+    assert!(t.h.engine.list_contexts(&t.h.scope, ListContexts::default()).await.unwrap().contexts.is_empty());
+    t.h.engine.restore_session(&t.h.scope, &id).await.unwrap();
+    assert_eq!(t.texts(&id, None).await, ["Hi", "Hi"]);
+    t.h.engine.delete_context(&t.h.scope, &id, Deletion { purge: false }).await.unwrap();
+    let gone = t.h.engine.find_session(&t.h.scope, &id).await.unwrap_err();
+    assert_eq!(gone, Error::SessionNotFound(id));
+    t.h.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_segments_that_a_project_leaves_alone_unless_their_task_is_named() {
+    let t = Talk::new().await;
+    t.fake.then(Reply::text("the ledger is in cents"));
+    let id = t.begin().await;
+    t.say(&id, "how is the ledger kept?").await;
+    let list = |task: Option<&str>| json!({ "project_id": "project", "task_id": task });
+    let request = |task| serde_json::from_value(list(task)).unwrap();
+    let all = t.h.engine.list_working_set(&t.h.scope, request(None)).await.unwrap();
+    assert_eq!((all.segments.len(), all.segment_count, all.total_tokens), (0, 0, 0));
+    let named = t.h.engine.list_working_set(&t.h.scope, request(Some(id.as_str()))).await.unwrap();
+    assert_eq!(named.segment_count, 2);
+    let messages = t.messages(&id, None).await;
+    assert_eq!(named.segments[0].segment_id, messages[0].id);
+    let stashed =
+        t.h.engine.stash_segments(&t.h.scope, serde_json::from_value(json!({ "project_id": "project" })).unwrap());
+    assert!(stashed.await.unwrap().stashed_segments.is_empty(), "a project's stash leaves them alone");
+    // Two messages that say the same are two, and text that is put is no message.
+    let put = json!({ "project_id": "project", "text": "the ledger is in cents", "type": "message" });
+    let put = t.h.engine.put_segments(&t.h.scope, serde_json::from_value(put).unwrap()).await.unwrap();
+    assert_eq!((put.added, put.touched), (1, 0));
+    t.h.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_removed_leaves_nothing_and_no_backup_brings_it_back() {
+    const SECRET: &str = "xylophone-quartz-veldt";
+    let mut t = Talk::new().await;
+    t.fake.then(Reply::text(&format!("the word is {SECRET}")));
+    let id = t.create(json!({ "mode": SECRET })).await.id;
+    t.say(&id, &format!("remember {SECRET}")).await;
+    let other = t.begin().await;
+    t.say(&other, "still here").await;
+    t.h.engine.back_up(&t.h.scope, None).await.unwrap();
+    t.h.engine.delete_context(&t.h.scope, &id, Deletion { purge: true }).await.unwrap();
+    assert_eq!(t.texts(&other, None).await.len(), 2);
+    t.h.check_invariants().await;
+    t.restart().await;
+    t.h.engine.close().await;
+    // The log of what was written before is folded back, and what was freed is overwritten.
+    let copy = waystone_testkit::harness::private_dir();
+    copy_dir(t.h.data_dir(), copy.path());
+    for file in files(copy.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        let found = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+        assert!(!found, "{} still has it", file.display());
+    }
+}
+
+fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_have_the_last_used_first_and_go_on_with_a_cursor() {
+    let t = Talk::new().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(t.begin().await);
+    }
+    t.say(&ids[1], "used again").await;
+    let mut seen = Vec::new();
+    let mut cursor = None;
+    loop {
+        let request = ListContexts { limit: 2, cursor, ..ListContexts::default() };
+        let page = t.h.engine.list_contexts(&t.h.scope, request).await.unwrap();
+        seen.extend(page.contexts.iter().map(|context| context.id.clone()));
+        assert!(page.contexts.iter().all(|context| context.message_pool.is_none() && context.branches.is_none()));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, [1, 4, 3, 2, 0].map(|at: usize| ids[at].clone()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_does_not_fit_into_the_store_is_refused_and_changes_nothing() {
+    let mut t = Talk::new().await;
+    let id = t.begin().await;
+    t.h.limits = Limits { total_bytes_max: 1000, ..Limits::default() };
+    t.restart().await;
+    let refused = t.try_say(&id, json!({ "content": "x".repeat(2000) })).await.unwrap_err();
+    assert_eq!(refused.code(), "STORAGE_QUOTA_EXCEEDED");
+    assert!(t.texts(&id, None).await.is_empty());
+    assert!(t.state(&id).await.can_send_message);
+}
