@@ -9,7 +9,7 @@ use clap::Subcommand;
 use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, import, key, repair, segment};
+use waystone_testkit::fault::{corrupt, errno, full, import, key, repair, segment, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -35,6 +35,15 @@ pub(crate) enum Fault {
         kills: u32,
         #[arg(long, default_value_t = 4)]
         writers: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Kill servers in the middle of turns, after each transition and anywhere, and look whether the next process ends them and
+    /// readers miss nothing
+    Turn {
+        /// How often at each point
+        #[arg(long, default_value_t = 100)]
+        kills: u32,
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -110,6 +119,10 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         Fault::Segment { kills, writers, seed } => {
             in_directory(|folder| print_segment(&segment::run(&plan(folder, kills, writers, seed)?)?))
         }
+        Fault::Turn { kills, seed } => in_directory(|folder| {
+            let plan = turn::plan(binary("waystone"), folder, kills, seed);
+            print_turn(&tokio::runtime::Runtime::new()?.block_on(turn::run(&plan))?)
+        }),
         Fault::Power { cuts, seed, systems } => systems.iter().try_for_each(|system| {
             in_directory(|folder| {
                 let plan = plan(folder, cuts, 1, seed)?;
@@ -281,6 +294,18 @@ fn print_segment(report: &segment::Report) -> anyhow::Result<()> {
     say(format_args!("acknowledged, lost      {}", report.lost.len()));
     say(format_args!("half-applied            {}", report.half_applied.len()));
     ensure!(report.lost.is_empty() && report.half_applied.is_empty(), "not everything held");
+    Ok(())
+}
+
+fn print_turn(report: &turn::Report) -> anyhow::Result<()> {
+    report.wrong.iter().take(10).for_each(say);
+    for (point, kills) in &report.kills {
+        say(format_args!("kills at {point:<40} {kills}"));
+    }
+    say(format_args!("turns that were under way  {}", report.cut));
+    say(format_args!("resyncs                    {}", report.resyncs));
+    say(format_args!("wrong afterwards           {}", report.wrong.len()));
+    ensure!(report.wrong.is_empty(), "not everything held");
     Ok(())
 }
 

@@ -10,3 +10,4 @@ pub mod kill;
 pub mod power;
 pub mod repair;
 pub mod segment;
+pub mod turn;

@@ -13,6 +13,7 @@ pub mod harness;
 pub mod model;
 pub mod process;
 pub mod secrets;
+pub mod served;
 pub mod shim;
 pub mod watchdog;
 

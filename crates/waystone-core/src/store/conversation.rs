@@ -261,6 +261,7 @@ pub trait ConversationStore: Send + Sync {
     /// The row that holds event `n` of a run.
     async fn find_turn_event(&self, scope: &Scope, id: &SessionId, run: &str, n: u64) -> Result<Option<i64>>;
 
-    /// What a reader must know who cannot go on from where it was, and the newest event, after which it goes on.
-    async fn find_resync(&self, scope: &Scope, id: &SessionId) -> Result<(Resync, Option<TurnEvent>)>;
+    /// What a reader must know who cannot go on from where it was, and the event after which it goes on: the last that the run told which it
+    /// heard last, if that is known, else the newest.
+    async fn find_resync(&self, scope: &Scope, id: &SessionId, run: &str) -> Result<(Resync, Option<TurnEvent>)>;
 }

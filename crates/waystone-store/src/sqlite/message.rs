@@ -354,17 +354,31 @@ pub(crate) fn streamed(
     message: &SegmentId,
     attempt: u64,
 ) -> DbResult<Vec<String>> {
-    let mut statement = db.prepare_cached(
-        "SELECT unsealed(payload, 'event', seq) FROM event
-         WHERE session = ?1 AND seq > ?2 AND kind = 'ContentDelta' ORDER BY seq",
-    )?;
-    let mut rows = statement.query(params![session, after])?;
+    let rows = "SELECT unsealed(payload, 'event', seq) FROM event
+                WHERE session = ?1 AND seq > ?2 AND kind = 'ContentDelta' ORDER BY seq";
+    join(db.prepare_cached(rows)?.query(params![session, after])?, message, attempt)
+}
+
+/// The same, of what a run has streamed.
+pub(crate) fn streamed_by(
+    db: &Connection,
+    session: i64,
+    run: &str,
+    message: &SegmentId,
+    attempt: u64,
+) -> DbResult<Vec<String>> {
+    let rows = "SELECT unsealed(payload, 'event', seq) FROM event
+                WHERE session = ?1 AND run = ?2 AND kind = 'ContentDelta' ORDER BY seq";
+    join(db.prepare_cached(rows)?.query(params![session, run])?, message, attempt)
+}
+
+fn join(mut rows: rusqlite::Rows<'_>, message: &SegmentId, attempt: u64) -> DbResult<Vec<String>> {
     let mut parts = Vec::new();
     while let Some(row) = rows.next()? {
         let payload: String = row.get(0)?;
         let mut payload: Value = serde_json::from_str(&payload).map_err(|error| unreadable("an event", error))?;
         if payload["message_id"] != message.as_str() || payload["attempt"] != attempt {
-            break;
+            continue;
         }
         if let Value::Array(deltas) = payload["deltas"].take() {
             parts.extend(deltas.into_iter().filter_map(|delta| match delta {

@@ -1,7 +1,7 @@
 //! Turns of conversations as rows: where one is, the steps that it takes, and the events that tell of it.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::json;
+use serde_json::{Value, json};
 use waystone_core::api::{Resync, Role};
 use waystone_core::id::{SegmentId, SessionId};
 use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, Turn, TurnEvent};
@@ -225,9 +225,55 @@ pub(crate) fn find_event(db: &Connection, scope: &Scope, id: &SessionId, run: &s
         .optional()?)
 }
 
-/// What is written of the message that is being written, or was last, and the newest event.
-pub(crate) fn find_resync(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<(Resync, Option<TurnEvent>)> {
+/// How a run left what it was writing: the reader goes on after its last event, and what others told since is told again.
+fn resync_of(
+    db: &Connection,
+    row: &ConversationRow,
+    id: &SessionId,
+    run: &str,
+) -> DbResult<Option<(Resync, Option<TurnEvent>)>> {
+    let sql = format!("SELECT {COLUMNS} FROM event WHERE session = ?1 AND run = ?2 ORDER BY seq DESC LIMIT 1");
+    let last = db.prepare_cached(&sql)?.query_row(params![row.session, run], read).optional()?;
+    let Some(last) = last else { return Ok(None) };
+    let deltas: Option<String> = db
+        .prepare_cached(
+            "SELECT unsealed(payload, 'event', seq) FROM event WHERE session = ?1 AND run = ?2 AND kind = 'ContentDelta'
+             ORDER BY seq DESC LIMIT 1",
+        )?
+        .query_row(params![row.session, run], |row| row.get(0))
+        .optional()?;
+    let mut resync = Resync {
+        context_id: id.clone(),
+        current_state: row.state,
+        message_id: None,
+        content: String::new(),
+        sequence: 0,
+        attempt: 1,
+        is_complete: false,
+    };
+    if let Some(deltas) = deltas {
+        let deltas: Value = serde_json::from_str(&deltas).map_err(|error| unreadable("an event", error))?;
+        let message: SegmentId =
+            deltas["message_id"].as_str().unwrap_or_default().parse().map_err(|error| unreadable("an event", error))?;
+        let attempt = deltas["attempt"].as_u64().unwrap_or(1);
+        let parts = message::streamed_by(db, row.session, run, &message, attempt)?;
+        (resync.sequence, resync.content) = (parts.len() as u64, parts.concat());
+        (resync.message_id, resync.attempt) = (Some(message), attempt);
+    }
+    Ok(Some((resync, Some(last))))
+}
+
+/// What is written of the message that is being written, or was last, and the newest event: of a run, if it is known, or of all.
+pub(crate) fn find_resync(
+    db: &Connection,
+    scope: &Scope,
+    id: &SessionId,
+    run: &str,
+) -> DbResult<(Resync, Option<TurnEvent>)> {
     let row = conversation::find_row(db, scope, id)?;
+    if let Some(of_run) = resync_of(db, &row, id, run)? {
+        return Ok(of_run);
+    }
     let newest = list_events(db, scope, id, row.event_seq, 1)?.pop();
     let mut resync = Resync {
         context_id: id.clone(),

@@ -132,8 +132,8 @@ impl ConversationStore for FaultyStore {
         self.inner.find_turn_event(scope, id, run, n).await
     }
 
-    async fn find_resync(&self, scope: &Scope, id: &SessionId) -> Result<(Resync, Option<TurnEvent>)> {
+    async fn find_resync(&self, scope: &Scope, id: &SessionId, run: &str) -> Result<(Resync, Option<TurnEvent>)> {
         self.step()?;
-        self.inner.find_resync(scope, id).await
+        self.inner.find_resync(scope, id, run).await
     }
 }

@@ -2,7 +2,7 @@ use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{import, key, repair, segment};
+use waystone_testkit::fault::{import, key, repair, segment, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -53,6 +53,15 @@ fn what_is_done_to_segments_survives_kill_9_in_whole_or_not_at_all() {
 fn a_store_that_acknowledges_segments_before_its_commit_is_caught() {
     let report = kill_in_segments("waystone-eager", 8);
     assert!(!report.lost.is_empty(), "the kill test did not notice");
+}
+
+/// The long form is `cargo xtask faults turn`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_whose_server_is_killed_is_ended_by_the_next_and_readers_miss_nothing() {
+    let directory = private_dir();
+    let report = turn::run(&turn::plan(binary("waystone"), directory.path(), 2, 7)).await.unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    assert!(report.cut >= 8, "only {} turns were under way", report.cut);
 }
 
 #[test]

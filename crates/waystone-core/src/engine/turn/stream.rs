@@ -350,7 +350,7 @@ impl Reader {
     /// Goes on after the event with this id. What cannot be known to be next begins with a [`Resync`].
     async fn go_after(&mut self, id: &str) -> Result<()> {
         let known = id.rsplit_once('-').and_then(|(run, n)| Some((run, n.parse::<u64>().ok()?)));
-        let Some((run, n)) = known else { return self.resync().await };
+        let Some((run, n)) = known else { return self.resync("").await };
         let told = {
             let ring = self.channel.ring();
             let found = ring.frames.iter().position(|frame| *frame.run == *run && frame.n == n);
@@ -362,14 +362,14 @@ impl Reader {
         }
         match self.engine.store.find_turn_event(&self.scope, &self.context, run, n).await? {
             Some(seq) => self.place = Place { seq, run: run.into(), n },
-            None => self.resync().await?,
+            None => self.resync(run).await?,
         }
         Ok(())
     }
 
     /// Says what is written so far, after which it goes on.
-    async fn resync(&mut self) -> Result<()> {
-        let (resync, newest) = self.engine.store.find_resync(&self.scope, &self.context).await?;
+    async fn resync(&mut self, run: &str) -> Result<()> {
+        let (resync, newest) = self.engine.store.find_resync(&self.scope, &self.context, run).await?;
         let newest = newest.map(|row| Place { seq: row.seq, run: row.run.as_str().into(), n: row.last });
         self.place = newest.unwrap_or(Place { seq: 0, run: "".into(), n: 0 });
         let data = serde_json::to_string::<Resync>(&resync).unwrap_or_default();
@@ -430,7 +430,7 @@ impl Reader {
             behind
         };
         if behind > BEHIND_MAX {
-            self.resync().await.ok()?;
+            self.resync("").await.ok()?;
             self.source = Source::Ended;
         } else {
             (self.source, self.is_slow) = (Source::Log, true);

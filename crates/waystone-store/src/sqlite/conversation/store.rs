@@ -131,8 +131,8 @@ impl ConversationStore for Sqlite {
         self.readers.read(move |db| turn::find_event(db, &scope, &id, &run, n)).await
     }
 
-    async fn find_resync(&self, scope: &Scope, id: &SessionId) -> Result<(Resync, Option<TurnEvent>)> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.readers.read(move |db| turn::find_resync(db, &scope, &id)).await
+    async fn find_resync(&self, scope: &Scope, id: &SessionId, run: &str) -> Result<(Resync, Option<TurnEvent>)> {
+        let (scope, id, run) = (scope.clone(), id.clone(), run.to_owned());
+        self.readers.read(move |db| turn::find_resync(db, &scope, &id, &run)).await
     }
 }
