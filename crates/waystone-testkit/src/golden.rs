@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use waystone_core::Engine;
-use waystone_core::api::{ListCheckpoints, LoadCheckpoint};
+use waystone_core::api::{FindContext, ListCheckpoints, ListContexts, LoadCheckpoint};
 use waystone_core::store::Scope;
 
 use crate::Harness;
@@ -60,6 +60,11 @@ pub async fn contents(engine: &Engine) -> Value {
         let request = serde_json::from_value(request).unwrap();
         all.push(serde_json::to_value(engine.list_task_context(&scope, request).await.unwrap()).unwrap());
     }
+    let contexts = engine.list_contexts(&scope, ListContexts { limit: 1000, ..Default::default() }).await.unwrap();
+    for context in contexts.contexts.iter().rev() {
+        let whole = FindContext { message_pool: true };
+        all.push(serde_json::to_value(engine.find_context(&scope, &context.id, whole).await.unwrap()).unwrap());
+    }
     json!(all)
 }
 
@@ -99,6 +104,23 @@ async fn change_some(h: &Harness) {
     let deleted = h.save("golden-1", json!({ "step": "not wanted" })).await.checkpoint_id;
     h.engine.delete_checkpoint(&h.scope, &deleted, Default::default()).await.unwrap();
     change_segments(h).await;
+    converse(h).await;
+}
+
+/// The same for conversations: two branches, a message on each, and turns that failed for want of a model.
+async fn converse(h: &Harness) {
+    let create = json!({ "mode": "code", "parameters": { "temperature": 0.5 }, "workspace_path": "/work/golden" });
+    let id = h.engine.create_context(&h.scope, serde_json::from_value(create).unwrap()).await.unwrap().id;
+    let mut reader = h.engine.follow_context(&h.scope, &id, None).await.unwrap();
+    for (branch, said) in [("main", "how is money kept?"), ("other", "größe\nof what?")] {
+        if branch != "main" {
+            let branch = serde_json::from_value(json!({ "name": branch })).unwrap();
+            h.engine.create_branch(&h.scope, &id, branch).await.unwrap();
+        }
+        let said = serde_json::from_value(json!({ "content": said, "branch": branch })).unwrap();
+        h.engine.add_message(&h.scope, &id, said).await.unwrap();
+        while !reader.next().await.unwrap().iter().any(|told| told.data().contains("PermanentFailure")) {}
+    }
 }
 
 /// The same for segments: in every tier, pinned, in a task, captured, referred to, and undone.
