@@ -331,14 +331,30 @@ impl Engine {
     pub async fn adopt_turns(&self, scope: &Scope) -> Result<usize> {
         let mut adopted = 0;
         for (context, run) in self.store.list_orphaned_turns(scope).await? {
-            match self.begin_turn(scope, &context, Begin::Adopt { run }).await {
-                Ok(_) => adopted += 1,
-                // It was ended, deleted or adopted meanwhile.
-                Err(Error::InvalidState { .. } | Error::ContextNotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
+            adopted += usize::from(self.adopt(scope, &context, run).await?);
         }
         Ok(adopted)
+    }
+
+    /// Goes on with the turn of one conversation, if its process is gone. Whether it does.
+    pub async fn adopt_turn(&self, scope: &Scope, context: &SessionId) -> Result<bool> {
+        if self.check_writable().is_err() {
+            return Ok(false);
+        }
+        let orphaned = self.store.list_orphaned_turns(scope).await?;
+        match orphaned.into_iter().find(|(id, _)| id == context) {
+            Some((_, run)) => self.adopt(scope, context, run).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn adopt(&self, scope: &Scope, context: &SessionId, run: String) -> Result<bool> {
+        match self.begin_turn(scope, context, Begin::Adopt { run }).await {
+            Ok(_) => Ok(true),
+            // It was ended, deleted or adopted meanwhile.
+            Err(Error::InvalidState { .. } | Error::ContextNotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
