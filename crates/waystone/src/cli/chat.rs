@@ -84,7 +84,7 @@ pub(crate) async fn run(
         }
     };
     if let Some(Place { context, .. }) = talk.place.filter(|_| !out.json) {
-        note(&format!("this is context {context}; `waystone chat --context {context}` goes on"));
+        note(&format!("`waystone chat --context {context}` goes on"));
     }
     done
 }

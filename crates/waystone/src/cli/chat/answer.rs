@@ -84,8 +84,8 @@ pub(super) async fn follow<W: Write>(
             let may_be_over = event.state().is_some_and(|state| !state.is_running());
             screen.show(event)?;
             if may_be_over && let Some(ended) = find_end(engine, scope, context).await? {
-                screen.end_line()?;
                 interrupts.forget();
+                screen.end_line()?;
                 let is_cancelled = is_cancelled || screen.completed.as_ref().is_some_and(|(_, cancelled)| *cancelled);
                 return Ok(if is_cancelled { Ended::Cancelled } else { ended });
             }

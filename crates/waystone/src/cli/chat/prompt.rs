@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, Read, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{CreateBranch, UpdateContext};
-use waystone_core::id::BranchName;
+use waystone_core::api::{CreateBranch, TurnError, UpdateContext};
+use waystone_core::id::{BranchName, SegmentId};
 
 use super::answer::Ended;
 use super::command::{Command, HELP, Lines, parse};
@@ -80,8 +80,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         Command::Model(model) => return use_model(model, talk).await,
         command => {
             let Some(place) = talk.place.clone() else {
-                warn(&["nothing was said yet".to_owned()]);
-                return Ok(());
+                return Ok(warn(&["nothing was said yet".to_owned()]));
             };
             match carry_out_at(command, talk, place).await? {
                 Some(begin) => begin,
@@ -91,13 +90,15 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
     };
     match talk.turn(begin).await? {
         Ended::Answered => Ok(()),
+        Ended::Cancelled if talk.answer.is_some() => Ok(note("ended; what was written is kept")),
         Ended::Cancelled => {
-            note("ended; what was written is kept");
-            Ok(())
+            // A terminal shows that Ctrl-C was typed.
+            tell("\n")?;
+            Ok(note("ended before anything was written"))
         }
         Ended::Failed(error) => {
             let hint = format!("{}; /retry asks again", error.hint);
-            Err(TurnFailed(waystone_core::api::TurnError { hint, ..error }).into())
+            Err(TurnFailed(TurnError { hint, ..error }).into())
         }
     }
 }
@@ -140,7 +141,7 @@ fn nothing_said() -> Failure {
 /// Begins a branch after a message, and goes on there.
 async fn begin_branch(
     name: BranchName,
-    after: Option<waystone_core::id::SegmentId>,
+    after: Option<SegmentId>,
     talk: &mut Talk<'_>,
     place: &Place,
 ) -> anyhow::Result<()> {
@@ -166,7 +167,7 @@ async fn undo(talk: &mut Talk<'_>, place: &Place) -> anyhow::Result<()> {
     let free = names.find(|name| taken.iter().all(|branch| branch.name != *name)).unwrap_or_default();
     let name: BranchName = free.parse().map_err(anyhow::Error::msg)?;
     begin_branch(name.clone(), Some(before), talk, place).await?;
-    note(&format!("took the last exchange back: on branch {name} now; `/switch {}` goes back", place.branch));
+    note(&format!("took it back, on branch {name} now; `/switch {}` goes back", place.branch));
     Ok(())
 }
 
