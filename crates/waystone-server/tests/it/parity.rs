@@ -91,7 +91,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 76] = [
 ];
 
 /// Methods that are not something a client asks for by itself.
-const INTERNAL: [&str; 2] = ["close", "next_part"];
+const INTERNAL: [&str; 3] = ["close", "next", "next_part"];
 
 /// All files in a folder and in those inside it.
 fn sources(folder: &Path) -> String {

@@ -298,7 +298,7 @@ async fn delete(
         let what = format!("conversation {id} with {}", count(messages as u64, "message"));
         confirm(&what, &format!("It is hidden and kept for at least {GRACE_DAYS} days."))?;
     }
-    engine.delete_context(scope, &id, how.clone()).await?;
+    engine.delete_context(scope, &id, how).await?;
     out.print(&json!({ "context_id": id, "purged": how.purge }), |_| match how.purge {
         true => format!("removed {id}\n"),
         false => format!(

@@ -288,15 +288,17 @@ fn a_person_talks_takes_back_and_says_anew() {
     talk.say("/edit four", "\"four\"");
     talk.type_line("/branch other");
     talk.say("five", "\"five\"");
+    talk.type_line("/retry");
     talk.type_line("/switch main");
     talk.type_line("/nonsense");
     talk.say("six", "\"six\"");
     talk.type_line("/branches");
     let told = talk.end();
     for says in [
-        "nothing was said yet",
+        "nothing was said here yet",
         "took it back, on branch undo-1 now; `/switch main` goes back",
         "on branch other now; `/switch edit-1` goes back",
+        "the last message on this branch is answered",
         "there is no command /nonsense",
         "main *  6\n",
     ] {

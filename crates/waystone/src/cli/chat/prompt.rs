@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{CreateBranch, TurnError, UpdateContext};
+use waystone_core::api::{CreateBranch, Role, TurnError, UpdateContext};
 use waystone_core::id::{BranchName, SegmentId};
 
 use super::answer::Ended;
@@ -80,7 +80,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         Command::Model(model) => return use_model(model, talk).await,
         command => {
             let Some(place) = talk.place.clone() else {
-                return Ok(warn(&["nothing was said yet".to_owned()]));
+                return Err(nothing_said().into());
             };
             match carry_out_at(command, talk, place).await? {
                 Some(begin) => begin,
@@ -89,18 +89,19 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         }
     };
     match talk.turn(begin).await? {
-        Ended::Answered => Ok(()),
-        Ended::Cancelled if talk.answer.is_some() => Ok(note("ended; what was written is kept")),
+        Ended::Answered => {}
+        Ended::Cancelled if talk.answer.is_some() => note("ended; what was written is kept"),
         Ended::Cancelled => {
             // A terminal shows that Ctrl-C was typed.
             tell("\n")?;
-            Ok(note("ended before anything was written"))
+            note("ended before anything was written");
         }
         Ended::Failed(error) => {
             let hint = format!("{}; /retry asks again", error.hint);
-            Err(TurnFailed(TurnError { hint, ..error }).into())
+            return Err(TurnFailed(TurnError { hint, ..error }).into());
         }
     }
+    Ok(())
 }
 
 /// Does what is about a conversation that is there. Returns what begins a turn, if one is wanted.
@@ -124,7 +125,14 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
             let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
             return Ok(Some(Begin::Edit(said.id, text)));
         }
-        Command::Retry => return Ok(Some(Begin::Retry)),
+        Command::Retry => {
+            // What failed may be on a branch that was left since.
+            let newest = talk.find_newest(&place).await?.ok_or_else(nothing_said)?;
+            if newest.role != Role::User {
+                return Err(answered().into());
+            }
+            return Ok(Some(Begin::Retry));
+        }
         Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
     }
     Ok(None)
@@ -133,8 +141,16 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
 fn nothing_said() -> Failure {
     Failure {
         code: "MESSAGE_NOT_FOUND",
-        message: "nothing was said on this branch yet".to_owned(),
+        message: "nothing was said here yet".to_owned(),
         hint: "say something first".to_owned(),
+    }
+}
+
+fn answered() -> Failure {
+    Failure {
+        code: "INVALID_STATE",
+        message: "the last message on this branch is answered".to_owned(),
+        hint: "/edit TEXT says it anew".to_owned(),
     }
 }
 
