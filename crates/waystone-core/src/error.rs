@@ -318,7 +318,9 @@ impl Error {
             ),
             Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
             Self::Validation(_) => ("VALIDATION_ERROR", 400, "correct what the message names and try again"),
-            Self::ContextNotFound(_) => ("CONTEXT_NOT_FOUND", 404, "look for its id in GET /api/contexts"),
+            Self::ContextNotFound(_) => {
+                ("CONTEXT_NOT_FOUND", 404, "look for its id in GET /api/contexts or `waystone context list`")
+            }
             Self::BranchNotFound { .. } => ("BRANCH_NOT_FOUND", 404, "list them with GET /api/contexts/{id}/branches"),
             Self::MessageNotFound { .. } => {
                 ("MESSAGE_NOT_FOUND", 404, "list them with GET /api/contexts/{id}/messages")

@@ -3,8 +3,10 @@
 mod age;
 mod audit;
 mod backup;
+mod chat;
 mod checkpoint;
 mod config;
+mod context;
 mod diff;
 mod doctor;
 mod document;
@@ -90,6 +92,12 @@ pub(crate) enum OnStore {
     Search(search::Search),
     /// Find the session to go on with, by project, git branch, words and last use
     Resume(resume::Resume),
+    /// Talk with a model, on a terminal or with one message; what is said is kept
+    #[command(after_help = chat::AFTER_HELP)]
+    Chat(chat::Chat),
+    /// Look at conversations, export and delete them
+    #[command(subcommand)]
+    Context(context::Command),
     /// Group segments by tasks, and capture them in snapshots
     #[command(subcommand)]
     Task(task::Command),
@@ -252,6 +260,8 @@ pub(crate) async fn run(
         OnStore::Segment(command) => segment::run(*command, engine, scope, &out, settings).await,
         OnStore::Search(search) => search::run(search, engine, scope, &out, settings.given_project()).await,
         OnStore::Resume(resume) => resume::run(resume, engine, scope, &out).await,
+        OnStore::Chat(chat) => chat::run(chat, engine, scope, &out, settings).await,
+        OnStore::Context(command) => context::run(command, engine, scope, &out, settings).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
@@ -274,9 +284,10 @@ mod tests {
     use schemars::{JsonSchema, schema_for};
     use waystone_core::api::{
         AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle, ListAudit,
-        ListCheckpoints, ListSegments, ListSessions, LoadCheckpoint, MarkCritical, PinSegments, PrioritizeContext,
-        PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions, RetrieveStashed, SaveCheckpoint, SearchAll,
-        SearchStashed, SegmentFilters, SetCurrentTask, StashSegments, UndoOperation, UpdateSession,
+        ListCheckpoints, ListContexts, ListMessages, ListSegments, ListSessions, LoadCheckpoint, MarkCritical,
+        PinSegments, PrioritizeContext, PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions, RetrieveStashed,
+        SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask, StashSegments, UndoOperation,
+        UpdateSession,
     };
 
     use super::*;
@@ -355,6 +366,10 @@ mod tests {
         check::<RestoreSnapshot>(&["task restore"], &ids);
         check::<UndoOperation>(&["undo"], &ids);
         check::<ListAudit>(&["audit list"], &[]);
+        check::<ListContexts>(&["context list"], &[("project_id", "in")]);
+        // A person looks at a branch, and has no ids of messages.
+        check::<ListMessages>(&["context show"], &[("ids", "branch")]);
+        check::<Deletion>(&["context delete"], &[]);
     }
 
     #[test]

@@ -362,6 +362,12 @@ impl Settings {
         is_flag.then(|| self.project.clone())
     }
 
+    /// The model that a flag names: a conversation that has one changes only for what was said to it.
+    pub(crate) fn given_model(&self) -> Option<String> {
+        let is_flag = self.origins.get("model").is_some_and(|origin| origin == "--model");
+        is_flag.then(|| self.text("model").to_owned())
+    }
+
     pub(crate) fn text(&self, key: &str) -> &str {
         self.values[key].as_str().unwrap_or_default()
     }

@@ -26,6 +26,9 @@ pub struct CreateBranch {
     /// The message that it continues; the newest of the active branch when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_message_id: Option<SegmentId>,
+    /// Instead: the message in whose place it begins, after what comes before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_message_id: Option<SegmentId>,
     /// Makes a retry safe, as the header `Idempotency-Key` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,

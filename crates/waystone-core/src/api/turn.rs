@@ -70,6 +70,8 @@ pub struct TurnState {
     pub can_send_message: bool,
     /// Calls of tools that wait for someone to decide.
     pub pending_tool_approvals: u64,
+    /// The branch that the newest turn is on, and that a retry goes on with.
+    pub branch: String,
     /// The message that is being written, while it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<SegmentId>,

@@ -13,7 +13,15 @@ impl Engine {
         self.check_writable()?;
         let place = format!("contexts/{id}/branches");
         let idempotency = request.idempotency_key.clone().map(|key| retry_of(key, &place, &request));
-        let fork = request.parent_message_id.map_or(Fork::Active, Fork::After);
+        let fork = match (request.parent_message_id, request.before_message_id) {
+            (None, None) => Fork::Active,
+            (Some(parent), None) => Fork::After(parent),
+            (None, Some(message)) => Fork::InPlaceOf(message),
+            (Some(_), Some(_)) => {
+                let why = "parent_message_id and before_message_id cannot both be given";
+                return Err(Error::InvalidInput(why.to_owned()));
+            }
+        };
         let new = NewBranch { name: request.name.clone(), fork };
         self.store.add_branch(scope, id, new, self.clock.now(), idempotency).await?;
         let branches = self.store.list_branches(scope, id).await?.branches;

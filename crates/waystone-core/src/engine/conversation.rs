@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::Engine;
-use crate::api::{ChatConfig, Context, ContextPage, CreateContext, Deletion, FindContext, ListContexts, UpdateContext};
+use crate::api::{
+    ChatConfig, Context, ContextPage, CreateContext, DeletedSession, Deletion, FindContext, ListContexts, UpdateContext,
+};
 use crate::canon::Hash;
 use crate::error::{Error, Result};
 use crate::id::{IdempotencyKey, ProjectId, SessionId};
@@ -19,10 +21,13 @@ pub struct Chat {
     /// Which model answers where none is named.
     pub model_id: String,
     /// The text of a system prompt that is not built in.
-    pub prompt: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub prompt: Lookup<String>,
     /// The project of a folder that is worked in.
-    pub project_of: Arc<dyn Fn(&str) -> Option<ProjectId> + Send + Sync>,
+    pub project_of: Lookup<ProjectId>,
 }
+
+/// What there is of a name, if there is something.
+pub type Lookup<T> = Arc<dyn Fn(&str) -> Option<T> + Send + Sync>;
 
 /// In a process that runs no turns.
 struct NoModel;
@@ -102,7 +107,7 @@ impl Engine {
     }
 
     /// Hides a conversation, which is a session too; it is kept for a while, or removed for good.
-    pub async fn delete_context(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<()> {
+    pub async fn delete_context(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<DeletedSession> {
         self.check_writable()?;
         match self.store.find_turn(scope, id).await {
             // What was deleted before can still be removed.
@@ -113,7 +118,7 @@ impl Engine {
         self.turns.stop(id);
         match deleted {
             Err(Error::SessionNotFound(id)) => Err(Error::ContextNotFound(id)),
-            deleted => deleted.map(drop),
+            deleted => deleted,
         }
     }
 }

@@ -228,6 +228,7 @@ impl Engine {
             current_state: turn.state,
             can_send_message: fsm::next(turn.state, TurnEvent::UserMessage).is_some(),
             pending_tool_approvals: 0,
+            branch: turn.branch.to_string(),
             message_id: turn.draft.filter(|_| turn.state.is_running()).map(|draft| draft.message),
             error: turn.error,
             warnings: self.warnings(),
@@ -335,19 +336,38 @@ impl Engine {
 
     /// Goes on with the turns whose processes are gone, and with those that this one did not hear it had begun. Returns how many.
     pub async fn adopt_turns(&self, scope: &Scope) -> Result<usize> {
+        if self.check_writable().is_err() {
+            return Ok(0);
+        }
         let mut adopted = 0;
         for (context, run) in self.store.list_orphaned_turns(scope).await? {
-            if self.turns.running().get(&context).is_some_and(|running| running.run == run) {
-                continue;
-            }
-            match self.begin_turn(scope, &context, Begin::Adopt { run }).await {
-                Ok(_) => adopted += 1,
-                // It was ended, deleted or adopted meanwhile.
-                Err(Error::InvalidState { .. } | Error::ContextNotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
+            adopted += usize::from(self.adopt(scope, &context, run).await?);
         }
         Ok(adopted)
+    }
+
+    /// Goes on with the turn of one conversation, if its process is gone. Whether it does.
+    pub async fn adopt_turn(&self, scope: &Scope, context: &SessionId) -> Result<bool> {
+        if self.check_writable().is_err() {
+            return Ok(false);
+        }
+        let orphaned = self.store.list_orphaned_turns(scope).await?;
+        match orphaned.into_iter().find(|(id, _)| id == context) {
+            Some((_, run)) => self.adopt(scope, context, run).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn adopt(&self, scope: &Scope, context: &SessionId, run: String) -> Result<bool> {
+        if self.turns.running().get(context).is_some_and(|running| running.run == run) {
+            return Ok(false);
+        }
+        match self.begin_turn(scope, context, Begin::Adopt { run }).await {
+            Ok(_) => Ok(true),
+            // It was ended, deleted or adopted meanwhile.
+            Err(Error::InvalidState { .. } | Error::ContextNotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -7,7 +7,11 @@ use waystone_server::http::operations;
 /// none for housekeeping or for figures of all that is kept: `context_analyze_usage` tells it of its own window. What Prometheus
 /// reads is for programs only. A model should not retype documents, so it neither writes nor reads them. Only a person is asked before something is deleted, so only there must it be found first. The
 /// audit is for people; whether it holds is not to be asked of a server that someone may have changed.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 56] = [
+///
+/// Conversations are for applications and people: an agent has its own, and asks no other model through us. A person talks with
+/// `chat`, which shows an answer as it comes and thus needs no text of a message from a sequence on; a branch that is not gone on with is in no
+/// one's way there, so only programs delete branches. Turns whose process is gone are no one's to ask for.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 76] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -64,10 +68,30 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 56] = [
     ("stats", true, None, Some("stats")),
     ("gauge", true, None, None),
     ("check_copies", false, None, Some("doctor")),
+    ("list_contexts", true, None, Some("context list")),
+    ("create_context", true, None, Some("chat")),
+    ("find_context", true, None, Some("context show")),
+    ("update_context", true, None, Some("chat")),
+    ("delete_context", true, None, Some("context delete")),
+    ("list_messages", true, None, Some("context show")),
+    ("add_message", true, None, Some("chat")),
+    ("find_message", true, None, Some("chat")),
+    ("edit_message", true, None, Some("chat")),
+    ("read_content", true, None, None),
+    ("list_branches", true, None, Some("context branches")),
+    ("create_branch", true, None, Some("chat")),
+    ("switch_branch", true, None, Some("chat")),
+    ("delete_branch", true, None, None),
+    ("find_turn", true, None, Some("chat")),
+    ("retry_turn", true, None, Some("chat")),
+    ("cancel_turn", true, None, Some("chat")),
+    ("follow_context", true, None, Some("chat")),
+    ("adopt_turns", false, None, Some("serve")),
+    ("adopt_turn", false, None, Some("chat")),
 ];
 
 /// Methods that are not something a client asks for by itself.
-const INTERNAL: [&str; 2] = ["close", "next_part"];
+const INTERNAL: [&str; 3] = ["close", "next", "next_part"];
 
 /// All files in a folder and in those inside it.
 fn sources(folder: &Path) -> String {

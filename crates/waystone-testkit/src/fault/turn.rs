@@ -117,6 +117,10 @@ impl Seen {
         self.last = Some(told.id.clone());
     }
 
+    fn is_over(&self) -> bool {
+        self.states.last().is_some_and(|state| state == "Idle")
+    }
+
     fn is_at(&self, told: &Told, point: Point) -> bool {
         match point {
             Point::State(state) => told.data.get("new_state").is_some_and(|new| new == state),
@@ -155,7 +159,7 @@ async fn kill_at(
             told = events.next() => {
                 let Some(told) = told? else { return Err(io::Error::other("the stream ended")) };
                 seen.take(&told);
-                if seen.is_at(&told, point) || seen.states.last().is_some_and(|state| state == "Idle") {
+                if seen.is_at(&told, point) || seen.is_over() {
                     break;
                 }
             }
@@ -163,7 +167,7 @@ async fn kill_at(
         }
     }
     server.kill()?;
-    report.cut += u32::from(!seen.states.last().is_some_and(|state| state == "Idle"));
+    report.cut += u32::from(!seen.is_over());
     let server = start(plan, fake).await?;
     let ended = tokio::time::timeout(PATIENCE, read_to_end(&server, &id, &mut seen)).await;
     ended.map_err(|_| io::Error::other(format!("the turn did not end; {:?}", seen.states)))??;
@@ -176,7 +180,7 @@ async fn read_to_end(server: &Served, id: &str, seen: &mut Seen) -> io::Result<(
     // Who was told nothing yet asks for what is written.
     let mut events = server.follow(id, Some(seen.last.as_deref().unwrap_or("nothing"))).await?;
     // What had ended before says nothing more.
-    while !seen.states.last().is_some_and(|state| state == "Idle") {
+    while !seen.is_over() {
         let told = events.next().await?.ok_or_else(|| io::Error::other("the stream ended"))?;
         seen.take(&told);
     }

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap::builder::styling::{AnsiColor, Style};
 use serde_json::json;
 use waystone_core::Error;
-use waystone_core::api::{ErrorBody, ErrorReply};
+use waystone_core::api::{ErrorBody, ErrorReply, TurnError};
 use waystone_store::OpenError;
 
 use super::Arguments;
@@ -33,6 +33,18 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// A turn of a conversation that failed.
+#[derive(Debug)]
+pub(crate) struct TurnFailed(pub(crate) TurnError);
+
+impl fmt::Display for TurnFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for TurnFailed {}
+
 fn reply(code: &str, message: String, hint: &str) -> ErrorReply {
     ErrorReply { error: ErrorBody { code: code.to_owned(), message, details: json!({}), hint: hint.to_owned() } }
 }
@@ -42,6 +54,9 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
         return error.reply();
     }
     if let Some(Failure { code, message, hint }) = error.downcast_ref() {
+        return reply(code, message.clone(), hint);
+    }
+    if let Some(TurnFailed(TurnError { code, message, hint })) = error.downcast_ref() {
         return reply(code, message.clone(), hint);
     }
     let message = format!("{error:#}");

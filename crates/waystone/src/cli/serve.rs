@@ -14,9 +14,9 @@ use waystone_server::mcp::Mcp;
 use super::failure::Failure;
 use crate::settings::Settings;
 
-/// How long requests under way may take when the server is told to end.
 /// How often is looked for turns that no one runs.
 const ADOPTED_AFTER: Duration = Duration::from_secs(1);
+/// How long requests under way may take when the server is told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod audit;
+mod chat;
 mod cli;
 mod config;
 mod durability;

@@ -1,0 +1,194 @@
+//! A conversation on a terminal: one line after the other, and what is done about each.
+
+use std::io::{self, BufRead, Read, Write};
+
+use clap::builder::styling::{AnsiColor, Style};
+use waystone_core::api::{CreateBranch, Role, TurnError, UpdateContext};
+use waystone_core::id::{BranchName, SegmentId};
+
+use super::answer::Ended;
+use super::command::{Command, HELP, Lines, parse};
+use super::talk::{Begin, Place, Talk};
+use crate::cli::context::branches;
+use crate::cli::failure::{Failure, TurnFailed};
+use crate::cli::{note, report, warn};
+
+/// A longer line is cut into several.
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+/// So many branches are tried for one that has no name.
+const UNDOS_MAX: u32 = 10_000;
+/// The branch that needs not be shown.
+const MAIN: &str = "main";
+
+/// Talks until someone has had enough.
+pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
+    let mut lines = Lines::default();
+    loop {
+        ask(talk.place.as_ref(), lines.is_begun())?;
+        let line = tokio::select! {
+            line = tokio::task::spawn_blocking(read_line) => line??,
+            () = talk.interrupts.next() => None,
+        };
+        let Some(line) = line else {
+            // The shell's own prompt begins a line.
+            tell("\n")?;
+            return Ok(());
+        };
+        let Some(typed) = lines.add(&line) else { continue };
+        match parse(&typed) {
+            Ok(None) => {}
+            Ok(Some(Command::Quit)) => return Ok(()),
+            Ok(Some(command)) => {
+                if let Err(error) = carry_out(command, talk).await {
+                    let _ = report(&error, false);
+                }
+                tell("\n")?;
+            }
+            Err(why) => warn(&[why]),
+        }
+    }
+}
+
+fn tell(text: &str) -> io::Result<()> {
+    let mut target = anstream::stderr();
+    target.write_all(text.as_bytes())?;
+    target.flush()
+}
+
+fn ask(place: Option<&Place>, goes_on: bool) -> io::Result<()> {
+    let style = Style::new().fg_color(Some(AnsiColor::Cyan.into())).bold();
+    let branch = place.map(|place| place.branch.as_str()).filter(|branch| *branch != MAIN).unwrap_or_default();
+    let mark = if goes_on { "." } else { ">" };
+    tell(&format!("{style}{branch}{mark}{style:#} "))
+}
+
+/// The next line without its end; `None` when there are no more.
+fn read_line() -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    if io::stdin().lock().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    let line = String::from_utf8_lossy(&line);
+    Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> {
+    let begin = match command {
+        Command::Say(text) => Begin::Say(text),
+        Command::Help => return Ok(tell(HELP)?),
+        Command::Quit => return Ok(()),
+        Command::Model(model) => return use_model(model, talk).await,
+        command => {
+            let Some(place) = talk.place.clone() else {
+                return Err(nothing_said().into());
+            };
+            match carry_out_at(command, talk, place).await? {
+                Some(begin) => begin,
+                None => return Ok(()),
+            }
+        }
+    };
+    match talk.turn(begin).await? {
+        Ended::Answered => {}
+        Ended::Cancelled if talk.answer.is_some() => note("ended; what was written is kept"),
+        Ended::Cancelled => {
+            // A terminal shows that Ctrl-C was typed.
+            tell("\n")?;
+            note("ended before anything was written");
+        }
+        Ended::Failed(error) => {
+            let hint = format!("{}; /retry asks again", error.hint);
+            return Err(TurnFailed(TurnError { hint, ..error }).into());
+        }
+    }
+    Ok(())
+}
+
+/// Does what is about a conversation that is there. Returns what begins a turn, if one is wanted.
+async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> anyhow::Result<Option<Begin>> {
+    match command {
+        Command::Branch(name) => {
+            let newest = talk.find_newest(&place).await?;
+            begin_branch(name.clone(), newest.map(|message| message.id), talk, &place).await?;
+            note(&format!("on branch {name} now; `/switch {}` goes back", place.branch));
+        }
+        Command::Switch(name) => {
+            let switched = talk.engine.switch_branch(talk.scope, &place.context, &name).await?;
+            talk.go_to(&place.context, &switched.active_branch_name)?;
+            note(&format!("on branch {name} now"));
+        }
+        Command::Branches => {
+            tell(&branches(&talk.engine.list_branches(talk.scope, &place.context).await?.branches))?;
+        }
+        Command::Undo => undo(talk, &place).await?,
+        Command::Edit(text) => {
+            let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
+            return Ok(Some(Begin::Edit(said.id, text)));
+        }
+        Command::Retry => {
+            // What failed may be on a branch that was left since.
+            let newest = talk.find_newest(&place).await?.ok_or_else(nothing_said)?;
+            if newest.role != Role::User {
+                return Err(answered().into());
+            }
+            return Ok(Some(Begin::Retry));
+        }
+        Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
+    }
+    Ok(None)
+}
+
+fn nothing_said() -> Failure {
+    Failure {
+        code: "MESSAGE_NOT_FOUND",
+        message: "nothing was said here yet".to_owned(),
+        hint: "say something first".to_owned(),
+    }
+}
+
+fn answered() -> Failure {
+    Failure {
+        code: "INVALID_STATE",
+        message: "the last message on this branch is answered".to_owned(),
+        hint: "/edit TEXT says it anew".to_owned(),
+    }
+}
+
+/// Begins a branch in the place of a message, or here, and goes on there.
+async fn begin_branch(
+    name: BranchName,
+    before: Option<SegmentId>,
+    talk: &mut Talk<'_>,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let request =
+        CreateBranch { name: name.clone(), parent_message_id: None, before_message_id: before, idempotency_key: None };
+    talk.engine.create_branch(talk.scope, &place.context, request).await?;
+    let switched = talk.engine.switch_branch(talk.scope, &place.context, &name).await?;
+    talk.go_to(&place.context, &switched.active_branch_name)
+}
+
+/// Takes the last exchange back: nothing is deleted, and what is said next continues what was before it.
+async fn undo(talk: &mut Talk<'_>, place: &Place) -> anyhow::Result<()> {
+    let said = talk.find_last_said(place).await?.ok_or_else(nothing_said)?;
+    let taken = talk.engine.list_branches(talk.scope, &place.context).await?.branches;
+    let mut names = (1..UNDOS_MAX).map(|number| format!("undo-{number}"));
+    let free = names.find(|name| taken.iter().all(|branch| branch.name != *name)).unwrap_or_default();
+    let name: BranchName = free.parse().map_err(anyhow::Error::msg)?;
+    begin_branch(name.clone(), Some(said.id), talk, place).await?;
+    note(&format!("took it back, on branch {name} now; `/switch {}` goes back", place.branch));
+    Ok(())
+}
+
+/// Lets another model answer from now on.
+async fn use_model(model: String, talk: &mut Talk<'_>) -> anyhow::Result<()> {
+    match &talk.place {
+        Some(place) => {
+            let change = UpdateContext { model_id: Some(model.clone()), ..UpdateContext::default() };
+            talk.engine.update_context(talk.scope, &place.context, change).await?;
+        }
+        None => talk.new.model_id = Some(model.clone()),
+    }
+    note(&format!("{model} answers from now on"));
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! An answer on a screen as it is written.
+//!
+//! What is shown always begins what is stored: where the two part, because another attempt began or events were missed, a line says so and
+//! the answer is shown from its beginning.
+
+use std::io::{self, Write};
+
+use clap::builder::styling::Style;
+use serde::Deserialize;
+use waystone_core::Frame;
+use waystone_core::api::{ContextState, TurnError};
+use waystone_core::id::SegmentId;
+
+use crate::cli::render::{line, plain_text};
+
+/// What happens in a conversation, as far as it is shown.
+#[derive(Debug)]
+pub(super) enum Event {
+    Delta(Delta),
+    Completed(Completed),
+    State(State),
+    Resync(Resync),
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Delta {
+    message_id: SegmentId,
+    delta: String,
+    attempt: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Completed {
+    message_id: SegmentId,
+    final_content: String,
+    #[serde(default)]
+    cancelled: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct State {
+    new_state: ContextState,
+    error: Option<TurnError>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Resync {
+    current_state: ContextState,
+    message_id: Option<SegmentId>,
+    content: String,
+    attempt: u64,
+    is_complete: bool,
+}
+
+impl Event {
+    /// `None` for what is not shown.
+    pub(super) fn of(frame: &Frame) -> serde_json::Result<Option<Self>> {
+        let data = frame.data();
+        Ok(Some(match frame.kind() {
+            "ContentDelta" => Self::Delta(serde_json::from_str(data)?),
+            "MessageCompleted" => Self::Completed(serde_json::from_str(data)?),
+            "StateChanged" => Self::State(serde_json::from_str(data)?),
+            "Resync" => Self::Resync(serde_json::from_str(data)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The state that the conversation is in then, if it is told.
+    pub(super) fn state(&self) -> Option<ContextState> {
+        match self {
+            Self::State(state) => Some(state.new_state),
+            Self::Resync(resync) => Some(resync.current_state),
+            Self::Delta(_) | Self::Completed(_) => None,
+        }
+    }
+}
+
+/// Shows one answer.
+#[derive(Debug)]
+pub(super) struct Screen<W> {
+    /// No one looks when there is none.
+    target: Option<W>,
+    /// The message that is shown, in which attempt, and what is shown of it.
+    message: Option<(SegmentId, u64)>,
+    text: String,
+    is_at_margin: bool,
+    /// The message that is whole, and whether someone ended it.
+    pub(super) completed: Option<(SegmentId, bool)>,
+}
+
+impl<W: Write> Screen<W> {
+    pub(super) fn new(target: Option<W>) -> Self {
+        Self { target, message: None, text: String::new(), is_at_margin: true, completed: None }
+    }
+
+    pub(super) fn show(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Delta(Delta { message_id, delta, attempt }) => {
+                let message = Some((message_id, attempt));
+                if self.message != message {
+                    self.begin(message)?;
+                }
+                self.add(&delta)
+            }
+            Event::Completed(Completed { message_id, final_content, cancelled }) => {
+                let attempt =
+                    self.message.as_ref().filter(|(id, _)| *id == message_id).map_or(1, |(_, attempt)| *attempt);
+                self.go_to((message_id.clone(), attempt), &final_content)?;
+                self.completed = Some((message_id, cancelled));
+                Ok(())
+            }
+            Event::Resync(Resync { message_id: Some(id), content, attempt, is_complete, .. }) => {
+                self.go_to((id.clone(), attempt), &content)?;
+                if is_complete {
+                    self.completed = Some((id, false));
+                }
+                Ok(())
+            }
+            Event::State(State { new_state: ContextState::TransientFailure, error: Some(error) }) => {
+                self.mark(&format!("{}; trying again", error.message))
+            }
+            Event::Resync(_) | Event::State(_) => Ok(()),
+        }
+    }
+
+    /// Shows the rest of a message, or all of it if it does not begin as what is shown.
+    fn go_to(&mut self, message: (SegmentId, u64), text: &str) -> io::Result<()> {
+        let is_begun = self.message.as_ref().is_some_and(|shown| shown.0 == message.0) && text.starts_with(&self.text);
+        if !is_begun {
+            self.begin(Some(message.clone()))?;
+        }
+        self.message = Some(message);
+        let rest = text[self.text.len()..].to_owned();
+        self.add(&rest)
+    }
+
+    fn begin(&mut self, message: Option<(SegmentId, u64)>) -> io::Result<()> {
+        if !self.text.is_empty() {
+            self.mark("the answer begins anew")?;
+        }
+        (self.message, self.text) = (message, String::new());
+        Ok(())
+    }
+
+    fn add(&mut self, text: &str) -> io::Result<()> {
+        self.text += text;
+        self.write(&plain_text(text))
+    }
+
+    /// A line of ours.
+    pub(super) fn mark(&mut self, what: &str) -> io::Result<()> {
+        self.end_line()?;
+        let style = Style::new().dimmed();
+        self.write(&format!("{style}[{}]{style:#}\n", line(what)))
+    }
+
+    /// Ends the line that the text is in.
+    pub(super) fn end_line(&mut self) -> io::Result<()> {
+        if self.is_at_margin { Ok(()) } else { self.write("\n") }
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let Some(target) = self.target.as_mut().filter(|_| !text.is_empty()) else { return Ok(()) };
+        self.is_at_margin = text.ends_with('\n');
+        match target.write_all(text.as_bytes()).and_then(|()| target.flush()) {
+            // Whoever reads only the beginning has had enough; the answer is kept all the same.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.target = None,
+            done => done?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> SegmentId {
+        name.parse().unwrap()
+    }
+
+    fn delta(message: &str, attempt: u64, text: &str) -> Event {
+        Event::Delta(Delta { message_id: id(message), delta: text.to_owned(), attempt })
+    }
+
+    fn completed(message: &str, text: &str) -> Event {
+        Event::Completed(Completed { message_id: id(message), final_content: text.to_owned(), cancelled: false })
+    }
+
+    fn resync(message: &str, attempt: u64, text: &str) -> Event {
+        Event::Resync(Resync {
+            current_state: ContextState::StreamingLLMResponse,
+            message_id: Some(id(message)),
+            content: text.to_owned(),
+            attempt,
+            is_complete: false,
+        })
+    }
+
+    fn failed(why: &str) -> Event {
+        let error = TurnError { code: "C".to_owned(), message: why.to_owned(), hint: String::new() };
+        Event::State(State { new_state: ContextState::TransientFailure, error: Some(error) })
+    }
+
+    /// What is seen on a screen without colours.
+    fn check(events: impl IntoIterator<Item = Event>, seen: &str) {
+        let mut screen = Screen::new(Some(anstream::StripStream::new(Vec::new())));
+        for event in events {
+            screen.show(event).unwrap();
+        }
+        screen.end_line().unwrap();
+        assert_eq!(String::from_utf8(screen.target.unwrap().into_inner()).unwrap(), seen);
+    }
+
+    #[test]
+    fn an_answer_is_shown_as_it_comes_and_nothing_in_it_steers_the_terminal() {
+        check(
+            [delta("a", 1, "Hi "), delta("a", 1, "\u{1b}[2Jyou\n"), completed("a", "Hi \u{1b}[2Jyou\n")],
+            "Hi \\u{1b}[2Jyou\n",
+        );
+        check([delta("a", 1, "\u{1b}"), delta("a", 1, "[31m")], "\\u{1b}[31m\n");
+    }
+
+    #[test]
+    fn another_attempt_begins_anew_and_says_so() {
+        let anew = "half\n[it failed; trying again]\n[the answer begins anew]\nwhole\n";
+        check([delta("a", 1, "half"), failed("it failed"), delta("a", 2, "whole"), completed("a", "whole")], anew);
+        check([failed("a\nb"), delta("a", 1, "x")], "[a b; trying again]\nx\n");
+    }
+
+    #[test]
+    fn what_was_missed_is_shown_without_what_was_seen() {
+        check([delta("a", 1, "one "), resync("a", 1, "one two "), delta("a", 1, "three")], "one two three\n");
+        check(
+            [delta("a", 1, "one "), resync("a", 2, "1"), delta("a", 2, " 2")],
+            "one \n[the answer begins anew]\n1 2\n",
+        );
+        check([resync("a", 1, "one "), delta("a", 1, "two"), completed("a", "one two.")], "one two.\n");
+        check([completed("a", "all at once")], "all at once\n");
+    }
+}

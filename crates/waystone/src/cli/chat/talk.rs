@@ -1,0 +1,161 @@
+//! A conversation as this process leads it: where it is, and what is said.
+
+use std::io;
+
+use waystone_core::Engine;
+use waystone_core::api::{
+    AddMessage, AddedMessage, CreateContext, EditMessage, FindContext, ListMessages, Message, MessageType, Role,
+    UpdateContext,
+};
+use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::store::Scope;
+
+use super::answer::{Ended, Interrupts, follow};
+use super::screen::Screen;
+use crate::cli::note;
+
+/// The newest messages are read so many at once.
+const PAGE: u32 = 100;
+
+/// Where one speaks.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) context: SessionId,
+    pub(super) branch: BranchName,
+}
+
+/// What a turn begins with.
+pub(super) enum Begin {
+    Say(String),
+    Edit(SegmentId, String),
+    Retry,
+}
+
+pub(super) struct Talk<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) scope: &'a Scope,
+    pub(super) interrupts: Interrupts,
+    /// How a conversation is begun, which it is with the first message.
+    pub(super) new: CreateContext,
+    pub(super) place: Option<Place>,
+    /// Whether answers are shown as they come.
+    pub(super) is_shown: bool,
+    /// The message that was completed last.
+    pub(super) answer: Option<SegmentId>,
+}
+
+impl Talk<'_> {
+    fn screen(&self, is_shown: bool) -> Screen<impl io::Write + use<>> {
+        Screen::new(is_shown.then(anstream::stdout))
+    }
+
+    /// Goes on with a conversation. A turn that is under way is followed to its end first.
+    pub(super) async fn open(
+        &mut self,
+        context: SessionId,
+        branch: Option<BranchName>,
+        change: UpdateContext,
+        is_alone: bool,
+    ) -> anyhow::Result<()> {
+        let found = self.engine.find_context(self.scope, &context, FindContext { message_pool: false }).await?;
+        if found.current_state.is_running() {
+            self.follow_other(&context, !is_alone).await?;
+        }
+        if change.model_id.is_some() || change.mode.is_some() {
+            self.engine.update_context(self.scope, &context, change).await?;
+        }
+        let branch = match branch {
+            Some(name) => self.engine.switch_branch(self.scope, &context, &name).await?.active_branch_name,
+            None => found.active_branch_name,
+        };
+        self.place = Some(Place { context, branch: branch.parse().map_err(anyhow::Error::msg)? });
+        Ok(())
+    }
+
+    /// Follows a turn that someone else has begun.
+    async fn follow_other(&mut self, context: &SessionId, is_shown: bool) -> anyhow::Result<()> {
+        note("an answer is under way; Ctrl-C ends it");
+        let (engine, scope) = (self.engine, self.scope);
+        let mut reader = engine.follow_context(scope, context, None).await?;
+        if !engine.adopt_turn(scope, context).await? {
+            // What was written before now is wanted too.
+            reader = engine.follow_context(scope, context, Some("")).await?;
+        }
+        let mut screen = self.screen(is_shown);
+        follow((engine, scope, context), reader, &mut screen, &mut self.interrupts).await?;
+        Ok(())
+    }
+
+    /// The place, and a conversation if there is none yet.
+    async fn place(&mut self) -> anyhow::Result<Place> {
+        if let Some(place) = &self.place {
+            return Ok(place.clone());
+        }
+        let created = self.engine.create_context(self.scope, self.new.clone()).await?;
+        let branch = created.active_branch_name.parse().map_err(anyhow::Error::msg)?;
+        Ok(self.place.insert(Place { context: created.id, branch }).clone())
+    }
+
+    /// Begins a turn and follows it to its end.
+    pub(super) async fn turn(&mut self, begin: Begin) -> anyhow::Result<Ended> {
+        let Place { context, branch } = self.place().await?;
+        let (engine, scope) = (self.engine, self.scope);
+        let reader = engine.follow_context(scope, &context, None).await?;
+        let added = match begin {
+            Begin::Say(content) => {
+                let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
+                Some(engine.add_message(scope, &context, request).await?)
+            }
+            Begin::Edit(message, content) => {
+                let request = EditMessage { content, branch: None };
+                Some(engine.edit_message(scope, &context, &message, request).await?)
+            }
+            Begin::Retry => {
+                engine.retry_turn(scope, &context, None).await?;
+                None
+            }
+        };
+        if let Some(AddedMessage { branch, warnings, .. }) = added {
+            crate::cli::warn(&warnings);
+            self.go_to(&context, &branch)?;
+        }
+        let mut screen = self.screen(self.is_shown);
+        let ended = follow((engine, scope, &context), reader, &mut screen, &mut self.interrupts).await?;
+        self.answer = screen.completed.map(|(message, _)| message);
+        Ok(ended)
+    }
+
+    /// From now on what is said is said on this branch.
+    pub(super) fn go_to(&mut self, context: &SessionId, branch: &str) -> anyhow::Result<()> {
+        let branch = branch.parse().map_err(anyhow::Error::msg)?;
+        self.place = Some(Place { context: context.clone(), branch });
+        Ok(())
+    }
+
+    /// The newest message of a branch that `is_wanted`.
+    async fn find_last(&self, place: &Place, is_wanted: fn(&Message) -> bool) -> anyhow::Result<Option<Message>> {
+        let request = |limit, offset| ListMessages { branch: Some(place.branch.clone()), limit, offset, ids: None };
+        let mut end = self.engine.list_messages(self.scope, &place.context, request(1, 0)).await?.total;
+        while end > 0 {
+            let start = end.saturating_sub(PAGE.into());
+            let (limit, offset) = (u32::try_from(end - start)?, u32::try_from(start)?);
+            let page = self.engine.list_messages(self.scope, &place.context, request(limit, offset)).await?;
+            if let Some(found) = page.messages.into_iter().rfind(is_wanted) {
+                return Ok(Some(found));
+            }
+            end = start;
+        }
+        Ok(None)
+    }
+
+    /// The newest message of a branch.
+    pub(super) async fn find_newest(&self, place: &Place) -> anyhow::Result<Option<Message>> {
+        self.find_last(place, |_| true).await
+    }
+
+    /// What a person said last. What tools return is said in the user's name, and by no person.
+    pub(super) async fn find_last_said(&self, place: &Place) -> anyhow::Result<Option<Message>> {
+        let is_said = |message: &Message| message.role == Role::User && message.message_type == MessageType::Text;
+        self.find_last(place, is_said).await
+    }
+}

@@ -1,0 +1,308 @@
+//! `waystone context`: conversations as they are kept. They are led with [`super::chat`].
+
+mod markdown;
+
+use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
+use serde_json::json;
+use waystone_core::api::{
+    Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, FindContext, ListContexts,
+    ListMessages, Message,
+};
+use waystone_core::id::{BranchName, ProjectId, SessionId};
+use waystone_core::secret::Secrets;
+use waystone_core::store::Scope;
+use waystone_core::{Engine, GRACE_DAYS};
+
+use super::document::{MARKDOWN, Target, Text};
+use super::failure::Failure;
+use super::render::{Out, confirm, count, fields, plain_text, short, table, time};
+use crate::settings::Settings;
+
+/// Messages are read so many at once.
+const PAGE: u32 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List conversations, last used first
+    List {
+        /// Only conversations of this project; --project as a flag says the same
+        #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
+        project: Option<ProjectId>,
+        /// Only those in this state, such as Idle, StreamingLLMResponse or PermanentFailure
+        #[arg(long, value_parser = state)]
+        state: Option<ContextState>,
+        /// How many to show, 1 to 1000
+        #[arg(long, default_value_t = ListContexts::default_limit())]
+        limit: u32,
+        /// Go on after the page that printed this cursor
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show how a conversation is led, where it is, and what was said on a branch
+    Show {
+        /// Its id, from the list
+        context: SessionId,
+        /// The branch to show [default: the active one]
+        #[arg(long)]
+        branch: Option<BranchName>,
+        /// How many messages to show, 1 to 1000
+        #[arg(long, default_value_t = ListMessages::default_limit())]
+        limit: u32,
+        /// How many of the oldest to pass over
+        #[arg(long, default_value_t = 0)]
+        offset: u32,
+    },
+    /// List the branches of a conversation, oldest first
+    Branches {
+        /// Its id, from the list
+        context: SessionId,
+    },
+    /// Write a conversation into one file: all of it as JSON, or one branch as Markdown
+    Export {
+        /// Its id, from the list
+        context: SessionId,
+        /// What to write: the fields of the REST API, or a text for people
+        #[arg(long, value_enum, default_value_t = Format::Json)]
+        format: Format,
+        /// The branch to write as Markdown [default: the active one]
+        #[arg(long)]
+        branch: Option<BranchName>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Delete a conversation with its messages; they are kept for a while
+    Delete {
+        /// Its id, from the list
+        context: SessionId,
+        /// Remove it for good at once, also when it was deleted before
+        #[arg(long)]
+        purge: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Json,
+    Markdown,
+}
+
+fn state(name: &str) -> Result<ContextState, String> {
+    let found = ContextState::ALL.into_iter().find(|state| state.as_str().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| format!("it is one of {}", ContextState::ALL.map(ContextState::as_str).join(", ")))
+}
+
+/// A conversation with messages of one branch.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    context: Context,
+    messages: Vec<Message>,
+    total: u64,
+    has_more: bool,
+}
+
+pub(crate) async fn run(
+    command: Command,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    match command {
+        Command::List { project, state, limit, cursor } => {
+            let project_id = project.or(settings.given_project());
+            let is_narrowed = project_id.is_some() || state.is_some();
+            let page = engine.list_contexts(scope, ListContexts { project_id, state, limit, cursor }).await?;
+            out.print(&page, |page| list(page, is_narrowed))
+        }
+        Command::Show { context, branch, limit, offset } => {
+            let found = engine.find_context(scope, &context, FindContext { message_pool: false }).await?;
+            let branch = branch.map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
+            let request = ListMessages { branch: Some(branch.clone()), limit, offset, ids: None };
+            let page = engine.list_messages(scope, &context, request).await?;
+            let shown = Shown { context: found, messages: page.messages, total: page.total, has_more: page.has_more };
+            out.print(&shown, |shown| show(shown, &branch, offset))
+        }
+        Command::Branches { context } => {
+            out.print(&engine.list_branches(scope, &context).await?, |list| branches(&list.branches))
+        }
+        Command::Export { context, format, branch, target } => {
+            let text = match (format, branch) {
+                (Format::Json, None) => json_of(engine, scope, &context, &settings.secrets()).await?,
+                (Format::Markdown, branch) => markdown_of(engine, scope, &context, branch, &settings.secrets()).await?,
+                (Format::Json, Some(_)) => {
+                    return Err(Failure {
+                        code: "INVALID_INPUT",
+                        message: "a conversation as JSON has all its branches".to_owned(),
+                        hint: "leave --branch out, or use --format markdown".to_owned(),
+                    }
+                    .into());
+                }
+            };
+            let text = Text { is_read_only: settings.is_on("readOnly"), ..text };
+            target.write_text(text, &settings.data_dir, "message", out).await
+        }
+        Command::Delete { context, purge, yes } => delete(context, Deletion { purge }, yes, engine, scope, out).await,
+    }
+}
+
+fn list(page: &ContextPage, is_narrowed: bool) -> String {
+    match page.contexts.is_empty() {
+        true if is_narrowed => return "No such conversations.".to_owned(),
+        true => return "No conversations yet. `waystone chat` begins one.".to_owned(),
+        false => {}
+    }
+    let row = |context: &Context| {
+        vec![
+            context.id.to_string(),
+            short(context.project_id.as_str()),
+            short(&context.config.model_id),
+            short(&context.active_branch_name),
+            context.current_state.as_str().to_owned(),
+            time(context.updated_at),
+        ]
+    };
+    let header = ["CONTEXT", "PROJECT", "MODEL", "BRANCH", "STATE", "LAST USED"];
+    let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
+    table(&header, page.contexts.iter().map(row)) + &more.unwrap_or_default()
+}
+
+pub(super) fn branches(branches: &[Branch]) -> String {
+    let row = |branch: &Branch| {
+        let continued = branch.parent_message_id.as_ref().map(ToString::to_string);
+        vec![
+            format!("{}{}", branch.name, if branch.is_active { " *" } else { "" }),
+            branch.message_ids.len().to_string(),
+            continued.unwrap_or_default(),
+        ]
+    };
+    table(&["BRANCH", "OWN MESSAGES", "CONTINUES"], branches.iter().map(row)) + "* is active\n"
+}
+
+fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
+    let (context, config) = (&shown.context, &shown.context.config);
+    let mut text = fields(&[
+        ("context", context.id.to_string()),
+        ("project", context.project_id.to_string()),
+        ("began with", context.parent_id.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("model", config.model_id.clone()),
+        ("mode", config.mode.clone()),
+        ("role", config.agent_role.clone()),
+        ("prompt", config.system_prompt_id.clone().unwrap_or_default()),
+        ("parameters", parameters(config)),
+        ("workspace", config.workspace_path.clone().unwrap_or_default()),
+        ("state", context.current_state.as_str().to_owned()),
+        ("error", context.error.as_ref().map(|error| error.message.clone()).unwrap_or_default()),
+        ("created", time(context.created_at)),
+        ("last used", time(context.updated_at)),
+    ]);
+    let all: Vec<Branch> = context.branches.iter().flat_map(|all| all.values().cloned()).collect();
+    text += &format!("\n{}\n{branch}: {}\n", branches(&all), count(shown.total, "message"));
+    for message in &shown.messages {
+        // No line of a text stands where lines of ours do.
+        let said = plain_text(message.text().trim_end()).replace('\n', "\n  ");
+        text += &format!("\n{}\n  {said}\n", heading(message));
+    }
+    if shown.has_more {
+        let next = u64::from(offset) + shown.messages.len() as u64;
+        text += &format!("\n{next} of {}; more: --offset {next}\n", shown.total);
+    }
+    text
+}
+
+/// Parameters as JSON, if there are some.
+fn parameters(config: &ChatConfig) -> String {
+    if config.parameters.is_empty() { String::new() } else { json!(config.parameters).to_string() }
+}
+
+/// Who says a message, when, and what is special about it. None of it is a text of someone's.
+fn heading(message: &Message) -> String {
+    let kind = match message.message_type.as_str() {
+        "text" => String::new(),
+        kind => format!(", {}", kind.replace('_', " ")),
+    };
+    let ended = if message.metadata.cancelled { ", broken off" } else { "" };
+    format!("{}, {}{kind}{ended}", message.role.as_str(), time(message.metadata.created_at))
+}
+
+/// Takes secrets out of a message that is exported, where the settings say so.
+fn cover(secrets: &Secrets, message: &mut Message) -> u64 {
+    let Some(cover) = secrets.shown() else { return 0 };
+    let covered = message.content.iter_mut().filter_map(|ContentPart::Text { text }| {
+        let covered = cover.text(text)?;
+        *text = covered;
+        Some(())
+    });
+    u64::from(covered.count() > 0)
+}
+
+fn document(name: &SessionId, text: String, extension: &'static str, engine: &Engine) -> Text {
+    let name = name.to_string();
+    Text { text, name, extension, at: engine.now(), count: 0, covered: 0, is_read_only: false }
+}
+
+/// All of a conversation.
+async fn json_of(engine: &Engine, scope: &Scope, id: &SessionId, secrets: &Secrets) -> anyhow::Result<Text> {
+    let mut found = engine.find_context(scope, id, FindContext { message_pool: true }).await?;
+    let nodes = found.message_pool.iter_mut().flat_map(|pool| pool.values_mut());
+    let covered = nodes.map(|node| cover(secrets, &mut node.message)).sum();
+    let count = found.message_pool.as_ref().map_or(0, |pool| pool.len() as u64);
+    let text = serde_json::to_string_pretty(&found)? + "\n";
+    Ok(Text { count, covered, ..document(id, text, "json", engine) })
+}
+
+/// One branch of a conversation.
+async fn markdown_of(
+    engine: &Engine,
+    scope: &Scope,
+    id: &SessionId,
+    branch: Option<BranchName>,
+    secrets: &Secrets,
+) -> anyhow::Result<Text> {
+    let found = engine.find_context(scope, id, FindContext { message_pool: false }).await?;
+    let branch = branch.map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
+    let (mut messages, mut covered) = (Vec::new(), 0);
+    loop {
+        let offset = u32::try_from(messages.len())?;
+        let request = ListMessages { branch: Some(branch.clone()), limit: PAGE, offset, ids: None };
+        let page = engine.list_messages(scope, id, request).await?;
+        messages.extend(page.messages);
+        if !page.has_more {
+            break;
+        }
+    }
+    for message in &mut messages {
+        covered += cover(secrets, message);
+    }
+    let text = markdown::of(&found, &branch, &messages)?;
+    Ok(Text { count: messages.len() as u64, covered, ..document(id, text, MARKDOWN, engine) })
+}
+
+async fn delete(
+    id: SessionId,
+    how: Deletion,
+    yes: bool,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+) -> anyhow::Result<()> {
+    if !yes && how.purge {
+        confirm(&format!("conversation {id} for good"), "It cannot be restored.")?;
+    } else if !yes {
+        let found = engine.find_context(scope, &id, FindContext { message_pool: false }).await?;
+        let messages: usize = found.branches.iter().flatten().map(|(_, branch)| branch.message_ids.len()).sum();
+        let what = format!("conversation {id} with {}", count(messages as u64, "message"));
+        confirm(&what, &format!("It is hidden and kept for at least {GRACE_DAYS} days."))?;
+    }
+    engine.delete_context(scope, &id, how).await?;
+    out.print(&json!({ "context_id": id, "purged": how.purge }), |_| match how.purge {
+        true => format!("removed {id}\n"),
+        false => format!(
+            "deleted {id}; kept for at least {GRACE_DAYS} days\n`waystone session restore {id}` brings it back\n"
+        ),
+    })
+}
