@@ -128,17 +128,20 @@ impl Talk {
 
 /// A client of a server that knows one provider, or none.
 fn client_of(openai_base_url: Option<String>) -> Client {
+    let client = Client::new();
+    let engine = client.harness.engine.clone().with_chat(chat_of(openai_base_url));
+    let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
+    Client { router, ..client }
+}
+
+fn chat_of(openai_base_url: Option<String>) -> Chat {
     let openai_api_key = openai_base_url.as_ref().map(|_| "sk-test".to_owned());
-    let chat = Chat {
+    Chat {
         model: Arc::new(Providers::new(ProviderSettings { openai_api_key, openai_base_url })),
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),
-    };
-    let client = Client::new();
-    let engine = client.harness.engine.clone().with_chat(chat);
-    let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
-    Client { router, ..client }
+    }
 }
 
 fn text(value: &Value) -> String {

@@ -170,7 +170,7 @@ async fn messages_are_segments_of_a_task_of_their_own() {
     let talk = Talk::new().await;
     let context = talk.create().await;
     let (question, answer) = talk.ask(&context, "remember the kestrel").await;
-    let (status, found) = talk.client.get(&format!("/api/projects/project/tasks/{context}/segments")).await;
+    let (status, found) = talk.client.get(&format!("/api/projects/project/task-context?task_id={context}")).await;
     let ids: Vec<&Value> =
         found["segments"].as_array().into_iter().flatten().map(|segment| &segment["segment_id"]).collect();
     assert_eq!(status, 200, "{found}");

@@ -33,9 +33,9 @@ async fn a_conversation_is_listed_among_the_sessions() {
     let talk = Talk::new().await;
     let context = talk.create().await;
     let (status, session) = talk.client.get(&format!("/api/sessions/{context}")).await;
-    assert_eq!((status.as_u16(), &session["sessionId"]), (200, &json!(context)), "{session}");
+    assert_eq!((status.as_u16(), &session["id"]), (200, &json!(context)), "{session}");
     let (_, listed) = talk.client.get("/api/sessions").await;
-    assert_eq!(listed["sessions"][0]["sessionId"], json!(context), "{listed}");
+    assert_eq!(listed["sessions"][0]["id"], json!(context), "{listed}");
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn deleting_either_deletes_the_other_and_a_restore_brings_both_back() {
         assert_refused(&(status.as_u16(), reply), 404, "SESSION_NOT_FOUND", &delete);
 
         let (status, restored) = talk.client.call("POST", &format!("{session}/restore"), None).await;
-        assert_eq!((status.as_u16(), &restored["sessionId"]), (200, &json!(context)), "{delete}: {restored}");
+        assert_eq!((status.as_u16(), &restored["id"]), (200, &json!(context)), "{delete}: {restored}");
         assert_eq!(talk.get(&format!("/{context}")).await, before, "{delete}");
     }
     talk.ask(&context, "still there?").await;
@@ -114,6 +114,11 @@ async fn a_turn_ends_when_its_session_is_deleted() {
     let (status, _) = talk.client.call("DELETE", &format!("/api/sessions/{context}"), None).await;
     assert_eq!(status.as_u16(), 200);
     talk.fake.release(2);
+    take(&mut events, 2).await;
+    // The answer is whole, and there is no place for it.
+    for _ in 0..50 {
+        talk.get("").await;
+    }
     let closed = tokio::time::timeout(Duration::from_secs(20), talk.client.harness.engine.close()).await;
     assert!(closed.is_ok(), "the turn of a conversation that is gone never ends");
 }
