@@ -45,6 +45,13 @@ impl Talk {
         Self { client: client_of(Some(base_url)), fake }
     }
 
+    /// The same data in another process.
+    async fn restart(&mut self) {
+        self.client.harness.restart().await;
+        let engine = self.client.harness.engine.clone().with_chat(chat_of(Some(self.fake.base_url())));
+        self.client.router = Http::new(engine, "tester", self.client.stop.subscribe()).router(Guard::default());
+    }
+
     async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let (status, reply) = self.client.call(method, &format!("/api/contexts{path}"), body).await;
         (status.as_u16(), reply)
@@ -128,7 +135,10 @@ impl Talk {
 
 /// A client of a server that knows one provider, or none.
 fn client_of(openai_base_url: Option<String>) -> Client {
-    let client = Client::new();
+    with_chat(Client::new(), openai_base_url)
+}
+
+fn with_chat(client: Client, openai_base_url: Option<String>) -> Client {
     let engine = client.harness.engine.clone().with_chat(chat_of(openai_base_url));
     let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
     Client { router, ..client }

@@ -1,9 +1,12 @@
 //! Turns whose model fails: given up at once, tried again, saved by a person.
 
 use serde_json::{Value, json};
+use waystone_core::Limits;
+use waystone_server::http::Guard;
 use waystone_testkit::model::{FakeModel, Reply};
 
-use super::{Event, Talk, client_of, outline, text, until_state};
+use super::{Event, Talk, client_of, outline, text, until_state, with_chat};
+use crate::client::Client;
 
 /// The error of the last event.
 fn error_of(events: &[Event]) -> &Value {
@@ -226,4 +229,33 @@ async fn an_answer_without_words_is_a_failure_and_no_message() {
     let told = until_state(&mut events, "PermanentFailure").await;
     assert!(error_of(&told)["code"].is_string(), "{told:?}");
     assert_eq!(talk.said(&context, None).await.len(), 1);
+}
+
+/// Readers had every word of it; that it could not be kept does not make it unsaid.
+#[tokio::test]
+async fn what_was_streamed_is_told_again_also_when_there_was_no_room_for_the_message() {
+    let fake = FakeModel::start().await;
+    let limits = Limits { total_bytes_max: 1000, ..Limits::default() };
+    let client = with_chat(Client::with(limits, Guard::default()), Some(fake.base_url()));
+    let mut talk = Talk { client, fake };
+    talk.fake.then(Reply::chunks(["x".repeat(900), "y".repeat(900)]));
+    let context = talk.create().await;
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "go").await;
+    let told = until_state(&mut events, "PermanentFailure").await;
+    assert_eq!(error_of(&told)["code"], "STORAGE_QUOTA_EXCEEDED", "{told:?}");
+    assert_eq!(talk.said(&context, None).await.len(), 1);
+    talk.restart().await;
+    let deltas = |events: &[Event]| events.iter().filter(|event| event.1 == "ContentDelta").count();
+    let mut again = talk.follow_after(&context, Some(&told[0].0)).await;
+    let rest = until_state(&mut again, "PermanentFailure").await;
+    assert_eq!((deltas(&told), deltas(&rest)), (2, 2), "{:?}", outline(&rest));
+    talk.refuses(
+        "POST",
+        &format!("/{context}/messages"),
+        Some(json!({ "content": "z".repeat(2000) })),
+        413,
+        "STORAGE_QUOTA_EXCEEDED",
+    )
+    .await;
 }

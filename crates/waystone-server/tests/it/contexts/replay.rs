@@ -55,10 +55,7 @@ async fn a_log_that_another_process_wrote_is_replayed_under_the_same_ids() {
     talk.say(&context, "count").await;
     let told = until_state(&mut events, "Idle").await;
     assert_eq!(told.len(), 156);
-    talk.client.harness.restart().await;
-    let engine = talk.client.harness.engine.clone();
-    let router = Http::new(engine, "tester", talk.client.stop.subscribe()).router(Guard::default());
-    talk.client.router = router;
+    talk.restart().await;
     replays_exactly(&talk.client, &context, &told).await;
 }
 
@@ -307,4 +304,29 @@ async fn a_reader_of_a_conversation_ends_when_the_server_ends() {
     let mut events = talk.follow(&context).await;
     talk.client.stop.send(true).unwrap();
     assert_eq!(events.next().await, None);
+}
+
+/// The stream of all changes has rows of conversations too; what is called the same there has the same fields.
+#[tokio::test]
+async fn among_all_changes_events_of_conversations_have_the_contracts_fields() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::chunks(["one ", "two"]));
+    let context = talk.create().await;
+    talk.ask(&context, "count").await;
+    let mut all = Subscriber::new(&talk.client, "/api/events?after=0", None).await;
+    loop {
+        let (_, kind, change) = all.next().await.unwrap();
+        let fields = match kind.as_str() {
+            "StateChanged" => &["context_id", "new_state", "timestamp"][..],
+            "ContentDelta" => &["context_id", "message_id", "delta", "sequence"][..],
+            "MessageCompleted" => &["context_id", "message_id", "final_content"][..],
+            _ => &[][..],
+        };
+        for field in fields {
+            assert!(!change["data"][field].is_null(), "{kind} has no {field}: {change}");
+        }
+        if change["data"]["new_state"] == "Idle" {
+            return;
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use waystone_testkit::audit;
 use waystone_testkit::model::Reply;
 
 use super::{Talk, assert_refused, take, until_state};
@@ -74,14 +75,31 @@ async fn deleting_either_deletes_the_other_and_a_restore_brings_both_back() {
 async fn what_is_purged_is_gone_for_good() {
     let talk = Talk::new().await;
     let context = talk.create().await;
-    let (question, _) = talk.ask(&context, "hello").await;
+    let (question, _) = talk.ask(&context, "remember the kestrel").await;
     assert_eq!(talk.call("DELETE", &format!("/{context}?purge=true"), None).await, (204, Value::Null));
     talk.refuses("GET", &format!("/{context}"), None, 404, "CONTEXT_NOT_FOUND").await;
     let (status, reply) = talk.client.call("POST", &format!("/api/sessions/{context}/restore"), None).await;
     assert_refused(&(status.as_u16(), reply), 404, "SESSION_NOT_FOUND", "restore");
     let (status, reply) = talk.client.get(&format!("/api/handles/ws:segment:{question}")).await;
-    assert!(status.as_u16() == 404, "its messages are gone too: {reply}");
+    assert_eq!(status.as_u16(), 404, "its messages are gone too: {reply}");
+    let database = audit::open(talk.client.harness.data_dir());
+    for table in ["SELECT payload FROM event", "SELECT payload FROM operation", "SELECT text FROM segment"] {
+        let mut statement = database.prepare(table).unwrap();
+        let texts = statement.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        let found = texts.flatten().flatten().find(|text| text.contains("kestrel"));
+        assert_eq!(found, None, "{table}");
+    }
     talk.client.harness.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_deleted_can_still_be_purged() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.ask(&context, "hello").await;
+    assert_eq!(talk.call("DELETE", &format!("/{context}"), None).await.0, 204);
+    assert_eq!(talk.call("DELETE", &format!("/{context}?purge=true"), None).await, (204, Value::Null));
+    talk.refuses("DELETE", &format!("/{context}?purge=true"), None, 404, "CONTEXT_NOT_FOUND").await;
 }
 
 #[tokio::test]
