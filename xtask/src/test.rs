@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::tools::{keyring, node, python};
+use crate::tools::{browser, keyring, node, python};
 use crate::{root, say, sh};
 
 /// Tests that look into files or rows for what is plain there.
@@ -48,7 +48,21 @@ pub(crate) fn run() -> anyhow::Result<()> {
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
     client(&python, "inspector.py", &[&binary, &modules])?;
     client(&python, "conformance.py", &[&binary, &fixtures, &modules])?;
+    page(&python, &binary)?;
     keychain(&binary)
+}
+
+/// A browser is no part of a toolchain.
+fn page(python: &Path, binary: &Path) -> anyhow::Result<()> {
+    match browser() {
+        Ok(()) => client(python, "browser.py", &[binary]),
+        Err(error) => {
+            say(format_args!(
+                "pages in a browser are NOT tested: there is no chromium, and it cannot be installed: {error:#}"
+            ));
+            Ok(())
+        }
+    }
 }
 
 /// The system's keychain needs a session bus and a daemon, which are no part of a toolchain.

@@ -30,19 +30,28 @@ pub(crate) fn node(name: &str, wanted: &str) -> anyhow::Result<PathBuf> {
     Ok(tools.join("node_modules"))
 }
 
-/// The daemon that keeps keys on a desktop, and a bus to reach it: those of the system, or installed where this user may do so.
+/// The daemon that keeps keys on a desktop, and a bus to reach it.
 pub(crate) fn keyring() -> anyhow::Result<()> {
+    system(&["dbus-run-session", "gnome-keyring-daemon"], &["dbus", "gnome-keyring"])
+}
+
+pub(crate) fn browser() -> anyhow::Result<()> {
+    system(&["chromium"], &["chromium"])
+}
+
+/// Programs of the system, from `packages` where they are missing and this user may install them.
+fn system(programs: &[&str], packages: &[&str]) -> anyhow::Result<()> {
     let is_there = |program: &&str| {
         let asked = std::process::Command::new(program).arg("--version").output();
         asked.is_ok_and(|done| done.status.success())
     };
-    let are_there = || ["dbus-run-session", "gnome-keyring-daemon"].iter().all(is_there);
+    let are_there = || programs.iter().all(is_there);
     if are_there() {
         return Ok(());
     }
     // Without a network it is to fail soon.
     let patience = ["-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=0", "--quiet"];
-    let install = [&patience[..], &["install", "--yes", "--no-install-recommends", "dbus", "gnome-keyring"]].concat();
+    let install = [&patience[..], &["install", "--yes", "--no-install-recommends"], packages].concat();
     if sh("apt-get", &install).is_err() {
         sh("apt-get", &[&patience[..], &["update"]].concat())?;
         sh("apt-get", &install)?;

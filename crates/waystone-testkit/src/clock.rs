@@ -36,6 +36,13 @@ impl ManualClock {
     pub fn advance_ms(&self, ms: i64) {
         self.now_ms.send_modify(|now| *now += ms);
     }
+
+    /// Waits until someone sleeps: from then on they wake when the clock is moved far enough.
+    pub async fn wait_for_sleeper(&self) {
+        while self.now_ms.receiver_count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[async_trait]

@@ -9,13 +9,13 @@ use waystone_testkit::audit;
 use crate::client::{Client, assert_error, json_of};
 
 /// A subscriber that reads one event at a time.
-struct Subscriber {
+pub(crate) struct Subscriber {
     body: Body,
     text: String,
 }
 
 impl Subscriber {
-    async fn new(client: &Client, path: &str, last_event_id: Option<&str>) -> Self {
+    pub(crate) async fn new(client: &Client, path: &str, last_event_id: Option<&str>) -> Self {
         let mut request = Request::get(path).header(header::HOST, "localhost");
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
@@ -29,7 +29,7 @@ impl Subscriber {
     }
 
     /// The next event's id, name and data; `None` when the stream ended.
-    async fn next(&mut self) -> Option<(String, String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, String, Value)> {
         while !self.text.contains("\n\n") {
             let frame =
                 tokio::time::timeout(Duration::from_secs(10), self.body.frame()).await.expect("an event in time")?;

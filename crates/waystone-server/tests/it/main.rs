@@ -4,6 +4,7 @@
 
 mod checkpoints;
 mod client;
+mod contexts;
 mod docs;
 mod documents;
 mod events;

@@ -1,0 +1,148 @@
+//! Branches beyond the contract's examples, and conversations that begin with another's.
+
+use serde_json::{Value, json};
+use waystone_testkit::model::Reply;
+
+use super::{Talk, text, until_state};
+
+async fn texts(talk: &Talk, context: &str, branch: &str) -> Vec<String> {
+    talk.said(context, Some(branch)).await.into_iter().map(|(_, text)| text).collect()
+}
+
+#[tokio::test]
+async fn a_branch_goes_on_from_the_message_it_was_begun_at() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let (_, first_answer) = talk.ask(&context, "one").await;
+    talk.ask(&context, "two").await;
+    let body = json!({ "name": "other", "parent_message_id": first_answer });
+    assert_eq!(talk.post(&format!("/{context}/branches"), body).await.0, 201);
+    assert_eq!(texts(&talk, &context, "other").await, ["one", "one"]);
+    let mut events = talk.follow(&context).await;
+    let body = json!({ "content": "drei", "branch": "other" });
+    let (status, added) = talk.post(&format!("/{context}/messages"), body).await;
+    assert_eq!((status, &added["branch"]), (201, &json!("other")));
+    until_state(&mut events, "Idle").await;
+    assert_eq!(texts(&talk, &context, "other").await, ["one", "one", "drei", "drei"]);
+    assert_eq!(texts(&talk, &context, "main").await, ["one", "one", "two", "two"]);
+    assert_eq!(talk.get(&format!("/{context}")).await["active_branch_name"], "main", "no one switched");
+
+    let page = talk.get(&format!("/{context}/messages?branch=other&offset=1&limit=2")).await;
+    let said: Vec<String> =
+        page["messages"].as_array().unwrap().iter().map(|message| text(&message["content"][0]["text"])).collect();
+    assert_eq!((said, &page["total"], &page["has_more"]), (vec!["one".into(), "drei".into()], &json!(4), &json!(true)));
+    let (_, switched) = talk.call("PUT", &format!("/{context}/branches/other"), None).await;
+    assert_eq!(switched, json!({ "active_branch_name": "other", "message_count": 2 }));
+    let (_, again) = talk.call("PUT", &format!("/{context}/branches/other"), None).await;
+    assert_eq!(again, switched, "it is active already");
+    talk.ask(&context, "vier").await;
+    assert_eq!(texts(&talk, &context, "other").await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_branch_of_which_no_message_is_named_goes_on_from_the_newest() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let path = format!("/{context}/branches");
+    let (status, empty) = talk.post(&path, json!({ "name": "from-nothing" })).await;
+    assert_eq!((status, &empty["parent_message_id"]), (201, &Value::Null));
+    let (_, answer) = talk.ask(&context, "one").await;
+    let (status, branch) = talk.post(&path, json!({ "name": "from-here" })).await;
+    assert_eq!((status, &branch["parent_message_id"]), (201, &json!(answer)));
+    talk.refuses("POST", &path, Some(json!({ "name": "from-here" })), 409, "CONFLICT").await;
+}
+
+#[tokio::test]
+async fn a_branch_is_deleted_unless_it_is_active_and_its_name_is_free_again() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let (question, answer) = talk.ask(&context, "one").await;
+    let path = format!("/{context}/branches");
+    talk.refuses("DELETE", &format!("{path}/main"), None, 400, "INVALID_STATE").await;
+    talk.post(&path, json!({ "name": "other", "parent_message_id": question })).await;
+    talk.call("PUT", &format!("{path}/other"), None).await;
+    talk.refuses("DELETE", &format!("{path}/other"), None, 400, "INVALID_STATE").await;
+    talk.ask(&context, "two").await;
+
+    assert_eq!(talk.call("DELETE", &format!("{path}/main"), None).await, (204, Value::Null));
+    let names: Vec<Value> = talk.get(&path).await["branches"].as_array().unwrap().clone();
+    assert_eq!((names.len(), &names[0]["name"]), (1, &json!("other")));
+    talk.refuses("GET", &format!("/{context}/messages?branch=main"), None, 404, "BRANCH_NOT_FOUND").await;
+    talk.refuses("PUT", &format!("{path}/main"), None, 404, "BRANCH_NOT_FOUND").await;
+    talk.refuses("DELETE", &format!("{path}/main"), None, 404, "BRANCH_NOT_FOUND").await;
+    assert_eq!(texts(&talk, &context, "other").await, ["one", "two", "two"], "what it continues is still there");
+    assert_eq!(talk.get(&format!("/{context}/messages/{answer}")).await["content"][0]["text"], "one");
+    let (status, again) = talk.post(&path, json!({ "name": "main", "parent_message_id": answer })).await;
+    assert_eq!((status, &again["message_ids"]), (201, &json!([])));
+    assert_eq!(texts(&talk, &context, "main").await, ["one", "one"]);
+}
+
+#[tokio::test]
+async fn a_branch_on_which_a_turn_runs_is_not_deleted() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::text("here").gated());
+    let context = talk.create().await;
+    talk.post(&format!("/{context}/branches"), json!({ "name": "other" })).await;
+    let mut events = talk.follow(&context).await;
+    talk.post(&format!("/{context}/messages"), json!({ "content": "x", "branch": "other" })).await;
+    talk.refuses("DELETE", &format!("/{context}/branches/other"), None, 400, "INVALID_STATE").await;
+    talk.fake.release(1);
+    until_state(&mut events, "Idle").await;
+    assert_eq!(talk.call("DELETE", &format!("/{context}/branches/other"), None).await.0, 204);
+    talk.ask(&context, "on main").await;
+    assert_eq!(texts(&talk, &context, "main").await, ["on main", "on main"]);
+}
+
+/// The answer belongs to who asked: a branch of the same name that was made since is another one.
+#[tokio::test]
+async fn a_failed_turn_whose_branch_is_deleted_is_not_tried_again_on_another_of_its_name() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::text("no").status(401)).otherwise(Reply::text("yes"));
+    let context = talk.create().await;
+    let branches = format!("/{context}/branches");
+    talk.post(&branches, json!({ "name": "other" })).await;
+    let mut events = talk.follow(&context).await;
+    talk.post(&format!("/{context}/messages"), json!({ "content": "lost question", "branch": "other" })).await;
+    until_state(&mut events, "PermanentFailure").await;
+    assert_eq!(talk.call("DELETE", &format!("{branches}/other"), None).await.0, 204);
+    talk.post(&branches, json!({ "name": "other" })).await;
+    let (status, _) = talk.call("POST", &format!("/{context}/retry"), None).await;
+    if status == 200 {
+        let mut told = events.next().await.unwrap();
+        while told.2["new_state"] != "Idle" && told.2["new_state"] != "PermanentFailure" {
+            told = events.next().await.unwrap();
+        }
+        for asked in &talk.fake.requests()[1..] {
+            assert!(asked.to_string().contains("lost question"), "the model was asked of something else: {asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_context_with_a_parent_begins_with_its_active_branch_under_ids_of_its_own() {
+    let talk = Talk::new().await;
+    let parent = talk.create().await;
+    let (question, _) = talk.ask(&parent, "one").await;
+    let mut events = talk.follow(&parent).await;
+    talk.call("PUT", &format!("/{parent}/messages/{question}"), Some(json!({ "content": "uno" }))).await;
+    until_state(&mut events, "Idle").await;
+    talk.ask(&parent, "dos").await;
+    let before = talk.get(&format!("/{parent}")).await;
+
+    let (status, child) = talk.post("", json!({ "model_id": "gpt-4", "parent_id": parent })).await;
+    assert_eq!((status, &child["parent_id"], &child["active_branch_name"]), (201, &json!(parent), &json!("main")));
+    let id = text(&child["id"]);
+    let said = talk.said(&id, None).await;
+    assert_eq!(said, talk.said(&parent, None).await);
+    assert_eq!(said.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), ["uno", "uno", "dos", "dos"]);
+    let copy = talk.get(&format!("/{id}")).await;
+    let pool = copy["message_pool"].as_object().unwrap();
+    assert!(pool.keys().all(|id| before["message_pool"].get(id).is_none()), "{copy}");
+    assert_eq!((pool.len(), copy["branches"]["main"]["message_ids"].as_array().unwrap().len()), (4, 4));
+
+    talk.ask(&id, "tres").await;
+    assert_eq!(talk.said(&id, None).await.len(), 6);
+    assert_eq!(talk.get(&format!("/{parent}")).await, before, "the parent knows nothing of it");
+    assert_eq!(talk.call("DELETE", &format!("/{parent}"), None).await.0, 204);
+    assert_eq!(talk.said(&id, None).await.len(), 6, "and is not needed any more");
+}

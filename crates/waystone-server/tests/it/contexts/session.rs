@@ -1,0 +1,155 @@
+//! A conversation is a session too: what becomes of the one becomes of the other.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use waystone_testkit::audit;
+use waystone_testkit::model::Reply;
+
+use super::{Talk, assert_refused, take, until_state};
+use crate::client::{json_of, post};
+
+#[tokio::test]
+async fn a_session_that_is_a_conversation_takes_no_checkpoint() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.ask(&context, "hello").await;
+    let save = json!({ "sessionId": context, "context": { "n": 1 } });
+    for (path, body) in [
+        ("/api/checkpoints".to_owned(), save.clone()),
+        (format!("/api/sessions/{context}/checkpoints"), json!({ "context": { "n": 1 } })),
+    ] {
+        let (status, reply) = talk.client.call("POST", &path, Some(body)).await;
+        assert_refused(&(status.as_u16(), reply), 409, "CONFLICT", &path);
+    }
+    let params = json!({ "name": "workflow_checkpoint_save", "arguments": save });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let reply = json_of(talk.client.send(post("/mcp", call.to_string())).await).await;
+    assert_eq!(reply["result"]["structuredContent"]["error"]["code"], "CONFLICT", "{reply}");
+    assert_eq!(talk.said(&context, None).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_conversation_is_listed_among_the_sessions() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let (status, session) = talk.client.get(&format!("/api/sessions/{context}")).await;
+    assert_eq!((status.as_u16(), &session["id"]), (200, &json!(context)), "{session}");
+    let (_, listed) = talk.client.get("/api/sessions").await;
+    assert_eq!(listed["sessions"][0]["id"], json!(context), "{listed}");
+}
+
+#[tokio::test]
+async fn deleting_either_deletes_the_other_and_a_restore_brings_both_back() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.ask(&context, "hello").await;
+    let before = talk.get(&format!("/{context}")).await;
+    let session = format!("/api/sessions/{context}");
+    for delete in [session.clone(), format!("/api/contexts/{context}")] {
+        let (status, _) = talk.client.call("DELETE", &delete, None).await;
+        assert!(status.is_success(), "{delete}: {status}");
+        talk.refuses("GET", &format!("/{context}"), None, 404, "CONTEXT_NOT_FOUND").await;
+        talk.refuses(
+            "POST",
+            &format!("/{context}/messages"),
+            Some(json!({ "content": "x" })),
+            404,
+            "CONTEXT_NOT_FOUND",
+        )
+        .await;
+        assert_eq!(talk.get("").await, json!({ "contexts": [] }));
+        let (status, reply) = talk.client.get(&session).await;
+        assert_refused(&(status.as_u16(), reply), 404, "SESSION_NOT_FOUND", &delete);
+
+        let (status, restored) = talk.client.call("POST", &format!("{session}/restore"), None).await;
+        assert_eq!((status.as_u16(), &restored["id"]), (200, &json!(context)), "{delete}: {restored}");
+        assert_eq!(talk.get(&format!("/{context}")).await, before, "{delete}");
+    }
+    talk.ask(&context, "still there?").await;
+    assert_eq!(talk.said(&context, None).await.len(), 4);
+    talk.client.harness.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_is_purged_is_gone_for_good() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let (question, _) = talk.ask(&context, "remember the kestrel").await;
+    assert_eq!(talk.call("DELETE", &format!("/{context}?purge=true"), None).await, (204, Value::Null));
+    talk.refuses("GET", &format!("/{context}"), None, 404, "CONTEXT_NOT_FOUND").await;
+    let (status, reply) = talk.client.call("POST", &format!("/api/sessions/{context}/restore"), None).await;
+    assert_refused(&(status.as_u16(), reply), 404, "SESSION_NOT_FOUND", "restore");
+    let (status, reply) = talk.client.get(&format!("/api/handles/ws:segment:{question}")).await;
+    assert_eq!(status.as_u16(), 404, "its messages are gone too: {reply}");
+    let database = audit::open(talk.client.harness.data_dir());
+    for table in ["SELECT payload FROM event", "SELECT payload FROM operation", "SELECT text FROM segment"] {
+        let mut statement = database.prepare(table).unwrap();
+        let texts = statement.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+        let found = texts.flatten().flatten().find(|text| text.contains("kestrel"));
+        assert_eq!(found, None, "{table}");
+    }
+    talk.client.harness.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_deleted_can_still_be_purged() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.ask(&context, "hello").await;
+    assert_eq!(talk.call("DELETE", &format!("/{context}"), None).await.0, 204);
+    assert_eq!(talk.call("DELETE", &format!("/{context}?purge=true"), None).await, (204, Value::Null));
+    talk.refuses("DELETE", &format!("/{context}?purge=true"), None, 404, "CONTEXT_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn a_turn_ends_when_its_conversation_is_deleted_and_it_rests_when_that_is_restored() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::chunks(["one ", "two ", "three"]).gated());
+    let context = talk.create().await;
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "count").await;
+    talk.fake.release(1);
+    take(&mut events, 4).await;
+    assert_eq!(talk.call("DELETE", &format!("/{context}"), None).await.0, 204);
+    talk.fake.gone(1).await;
+    talk.client.call("POST", &format!("/api/sessions/{context}/restore"), None).await;
+    assert_eq!(talk.state(&context).await, "Idle");
+    assert_eq!(talk.said(&context, None).await, [("user".to_owned(), "count".to_owned())]);
+    talk.ask(&context, "again").await;
+}
+
+/// The same by the session's own route, and by whoever deletes it in another process.
+#[tokio::test]
+async fn a_turn_ends_when_its_session_is_deleted() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::chunks(["one ", "two ", "three"]).gated());
+    let context = talk.create().await;
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "count").await;
+    talk.fake.release(1);
+    take(&mut events, 4).await;
+    let (status, _) = talk.client.call("DELETE", &format!("/api/sessions/{context}"), None).await;
+    assert_eq!(status.as_u16(), 200);
+    talk.fake.release(2);
+    take(&mut events, 2).await;
+    // The answer is whole, and there is no place for it.
+    for _ in 0..50 {
+        talk.get("").await;
+    }
+    let closed = tokio::time::timeout(Duration::from_secs(20), talk.client.harness.engine.close()).await;
+    assert!(closed.is_ok(), "the turn of a conversation that is gone never ends");
+}
+
+#[tokio::test]
+async fn a_restored_conversation_is_replayed_and_goes_on() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "hello").await;
+    let told = until_state(&mut events, "Idle").await;
+    talk.call("DELETE", &format!("/{context}"), None).await;
+    talk.client.call("POST", &format!("/api/sessions/{context}/restore"), None).await;
+    let mut again = talk.follow_after(&context, Some(&told[0].0)).await;
+    assert_eq!(until_state(&mut again, "Idle").await, told[1..]);
+}
