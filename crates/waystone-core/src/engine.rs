@@ -39,7 +39,7 @@ use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
 use crate::tokens::Counts;
 
-pub use conversation::{Chat, Lookup};
+pub use conversation::{Chat, Lookup, MAIN};
 pub use document::Export;
 use turn::Turns;
 pub use turn::{Frame, Reader};

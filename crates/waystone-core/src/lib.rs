@@ -37,5 +37,5 @@ pub mod tokens;
 pub mod transcript;
 pub mod words;
 
-pub use engine::{Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, Reader};
+pub use engine::{Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, Reader};
 pub use error::{Error, Result};

@@ -23,10 +23,7 @@ impl Engine {
             }
         };
         let new = NewBranch { name: request.name.clone(), fork };
-        self.store.add_branch(scope, id, new, self.clock.now(), idempotency).await?;
-        let branches = self.store.list_branches(scope, id).await?.branches;
-        let found = branches.into_iter().find(|branch| branch.name == request.name.as_str());
-        found.ok_or_else(|| Error::BranchNotFound { context: id.clone(), name: request.name })
+        self.store.add_branch(scope, id, new, self.clock.now(), idempotency).await
     }
 
     /// Makes a branch the active one.

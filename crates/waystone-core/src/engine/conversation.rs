@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::Engine;
 use crate::api::{
-    ChatConfig, Context, ContextPage, CreateContext, DeletedSession, Deletion, FindContext, ListContexts, UpdateContext,
+    ChatConfig, Context, ContextPage, ContextState, CreateContext, DeletedSession, Deletion, FindContext, ListContexts,
+    UpdateContext,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
@@ -28,6 +29,9 @@ pub struct Chat {
 
 /// What there is of a name, if there is something.
 pub type Lookup<T> = Arc<dyn Fn(&str) -> Option<T> + Send + Sync>;
+
+/// The branch that every conversation begins with.
+pub const MAIN: &str = "main";
 
 /// In a process that runs no turns.
 struct NoModel;
@@ -76,8 +80,10 @@ impl Engine {
             idempotency: request.idempotency_key.clone().map(|key| retry_of(key, "contexts", &request)),
             config,
         };
-        let id = self.store.add_conversation(scope, new).await?;
-        self.find_context(scope, &id, FindContext { message_pool: false }).await
+        let config = new.config.clone();
+        let (id, is_before) = self.store.add_conversation(scope, new).await?;
+        let context = self.find_context(scope, &id, FindContext { message_pool: false }).await?;
+        Ok(if is_before { as_it_began(context, config) } else { context })
     }
 
     /// A conversation with its branches, and its messages if they are wanted.
@@ -120,6 +126,27 @@ impl Engine {
             Err(Error::SessionNotFound(id)) => Err(Error::ContextNotFound(id)),
             deleted => deleted,
         }
+    }
+}
+
+/// A conversation as it was when it was begun, which a retry is told.
+fn as_it_began(context: Context, config: ChatConfig) -> Context {
+    let mut branches = context.branches.unwrap_or_default();
+    branches.retain(|name, _| name == MAIN);
+    if let Some(main) = branches.get_mut(MAIN) {
+        main.is_active = true;
+        if context.parent_id.is_none() {
+            main.message_ids.clear();
+        }
+    }
+    Context {
+        config,
+        branches: Some(branches),
+        active_branch_name: MAIN.to_owned(),
+        current_state: ContextState::Idle,
+        error: None,
+        updated_at: context.created_at,
+        ..context
     }
 }
 

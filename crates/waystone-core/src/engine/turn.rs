@@ -168,7 +168,9 @@ impl Engine {
         let run = self.clock.new_id();
         loop {
             let turn = self.store.find_turn(scope, context).await?;
-            let to = fsm::next(turn.state, begin.event());
+            // On a branch that is gone there is nothing to be tried again.
+            let is_gone = turn.is_branch_gone && !matches!(begin, Begin::Message { .. });
+            let to = fsm::next(turn.state, begin.event()).filter(|_| !is_gone);
             let mut step = plain_step(context, &turn, to.unwrap_or(turn.state), &run, self);
             let mut message_id = turn.draft.as_ref().map(|draft| draft.message.clone());
             match &begin {
@@ -249,74 +251,71 @@ impl Engine {
     }
 
     /// Ends a turn. What was streamed is kept as a message that says so.
-    pub async fn cancel_turn(&self, scope: &Scope, context: &SessionId) -> Result<TurnChanged> {
+    ///
+    /// With a key it may be asked for again: a turn that has ended is then no error.
+    pub async fn cancel_turn(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        key: Option<IdempotencyKey>,
+    ) -> Result<TurnChanged> {
         self.check_writable()?;
+        let mut is_ended = key.is_some();
         loop {
             let turn = self.store.find_turn(scope, context).await?;
             if fsm::next(turn.state, TurnEvent::Cancel).is_none() {
-                return Err(refused(context, turn.state, TurnEvent::Cancel));
+                if !is_ended {
+                    return Err(refused(context, turn.state, TurnEvent::Cancel));
+                }
+                let last = self.store.find_resync(scope, context, "").await?.0.message_id;
+                let message_id = self.kept_answer(scope, context, last).await?;
+                return Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() });
             }
             let here = {
                 let running = self.turns.running();
                 running.get(context).filter(|here| Some(&here.run) == turn.run.as_ref()).map(|here| here.signal.clone())
             };
-            let message_id = match here {
+            match here {
                 Some(signal) => {
                     signal.send_replace(Signal::Cancel);
                     signal.closed().await;
-                    if self.store.find_turn(scope, context).await?.state.is_running() {
-                        continue;
-                    }
-                    self.kept_draft(scope, context, turn.draft.as_ref()).await?
                 }
-                None => match self.cancel_from_outside(scope, context, &turn).await? {
-                    Some(kept) => kept,
-                    None => continue,
-                },
-            };
-            let context_state = self.store.find_turn(scope, context).await?.state;
-            return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
+                None => self.cancel_from_outside(scope, context, &turn).await?,
+            }
+            is_ended = true;
         }
     }
 
-    /// The message that a draft became, if it did.
-    async fn kept_draft(&self, scope: &Scope, context: &SessionId, draft: Option<&Draft>) -> Result<Option<SegmentId>> {
-        let Some(draft) = draft else { return Ok(None) };
-        match self.find_message(scope, context, &draft.message).await {
-            Ok(message) => Ok(Some(message.id)),
-            Err(Error::MessageNotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Ends a turn that another process runs, or none. `None` when it has moved meanwhile.
-    async fn cancel_from_outside(
+    /// An answer that was ended, if this is one.
+    async fn kept_answer(
         &self,
         scope: &Scope,
         context: &SessionId,
-        turn: &Turn,
-    ) -> Result<Option<Option<SegmentId>>> {
+        id: Option<SegmentId>,
+    ) -> Result<Option<SegmentId>> {
+        let Some(id) = id else { return Ok(None) };
+        let message = self.find_message(scope, context, &id).await?;
+        Ok(message.metadata.cancelled.then_some(id))
+    }
+
+    /// Ends a turn that another process runs, or none, unless it has moved meanwhile.
+    async fn cancel_from_outside(&self, scope: &Scope, context: &SessionId, turn: &Turn) -> Result<()> {
         let run = self.clock.new_id();
         let mut step = plain_step(context, turn, ContextState::Idle, &run, self);
         (step.from_seq, step.operation) = (Some(turn.seq), Some("turn.cancelled"));
         let mut n = 1;
-        let mut kept = None;
         if let Some(draft) = &turn.draft {
             let written = self.store.read_content(scope, context, &draft.message, 1).await?;
             if !written.content.is_empty() && !written.is_complete {
                 let message = self.cancelled_message(turn, draft, written.content, written.next_sequence - 1).await?;
                 step.tell(n, MESSAGE_COMPLETED, completed(context, &message));
                 n += 1;
-                kept = Some(message.id.clone());
                 step.message = Some(message);
             }
         }
         step.draft = None;
         step.tell_state(n, ContextState::Idle);
-        match self.store.step_turn(scope, step).await? {
-            Stepped::Moved(_) => Ok(None),
-            Stepped::Done { .. } | Stepped::Before { .. } => Ok(Some(kept)),
-        }
+        self.store.step_turn(scope, step).await.map(drop)
     }
 
     /// What was streamed of an answer that was ended.

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 
 use super::{Idempotency, Scope};
 use crate::api::{
-    BranchList, ChatConfig, Context, ContextPage, ContextState, ListContexts, Message, MessageContent, MessageType,
-    Origin, Resync, Role, SwitchedBranch, TurnError,
+    Branch, BranchList, ChatConfig, Context, ContextPage, ContextState, ListContexts, Message, MessageContent,
+    MessageType, Origin, Resync, Role, SwitchedBranch, TurnError,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
@@ -84,6 +84,8 @@ pub struct Turn {
     pub run: Option<String>,
     /// The branch it is on, or the active one when there was none yet.
     pub branch: BranchName,
+    /// That branch was deleted since.
+    pub is_branch_gone: bool,
     pub draft: Option<Draft>,
     /// How often the model was asked in vain.
     pub failures: u64,
@@ -196,8 +198,8 @@ pub struct Messages {
 /// The same promises as [`super::Store`], of which it is a part.
 #[async_trait]
 pub trait ConversationStore: Send + Sync {
-    /// Makes the conversation, which is a session too.
-    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<SessionId>;
+    /// Makes the conversation, which is a session too. Whether that was done before, for the same request.
+    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<(SessionId, bool)>;
 
     /// A conversation with its branches, and its messages if they are wanted.
     async fn find_conversation(&self, scope: &Scope, id: &SessionId, with_messages: bool) -> Result<Context>;
@@ -234,7 +236,7 @@ pub trait ConversationStore: Send + Sync {
         new: NewBranch,
         at: Timestamp,
         idempotency: Option<Idempotency>,
-    ) -> Result<()>;
+    ) -> Result<Branch>;
 
     async fn switch_branch(
         &self,

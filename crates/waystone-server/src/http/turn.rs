@@ -11,9 +11,10 @@ use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::sync::watch;
+use tokio::time::{Instant, Interval, interval_at};
 use waystone_core::api::{Heartbeat, TurnChanged, TurnState};
 use waystone_core::id::{IdempotencyKey, SessionId};
-use waystone_core::{Error, Frame, Reader};
+use waystone_core::{Engine, Error, Frame, Reader};
 
 use super::Http;
 use super::event::LAST_EVENT_ID;
@@ -36,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             .errors(&[404, 409]),
         Route::new(Method::POST, "/api/contexts/{context_id}/cancel", "cancel_turn", cancel)
             .summary("End a turn; what was streamed is kept")
-            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "Ending a turn twice is safe; a key changes nothing.")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "With one a turn that has ended already is no error.")
             .replies::<TurnChanged>(200)
             .errors(&[404]),
         Route::new(Method::GET, "/api/contexts/{context_id}/events", "follow_context", follow)
@@ -61,8 +62,10 @@ async fn retry(State(http): State<Http>, Id(context): Id<SessionId>, headers: He
     ok(http.engine.retry_turn(&http.scope(), &context, key).await)
 }
 
-async fn cancel(State(http): State<Http>, Id(context): Id<SessionId>) -> HttpResult<TurnChanged> {
-    ok(http.engine.cancel_turn(&http.scope(), &context).await)
+async fn cancel(State(http): State<Http>, Id(context): Id<SessionId>, headers: HeaderMap) -> HttpResult<TurnChanged> {
+    let mut key = None;
+    take_key(&headers, IDEMPOTENCY_KEY, &mut key)?;
+    ok(http.engine.cancel_turn(&http.scope(), &context, key).await)
 }
 
 async fn follow(
@@ -73,38 +76,39 @@ async fn follow(
     let not_text = |_| Error::InvalidInput(format!("{LAST_EVENT_ID} is not the id of an event"));
     let after = headers.get(LAST_EVENT_ID).map(|id| id.to_str().map_err(not_text)).transpose()?;
     let reader = http.engine.follow_context(&http.scope(), &context, after.filter(|id| !id.is_empty())).await?;
-    let (stopping, clock) = (http.stopping.clone(), http.engine.clone());
-    let written = stream::unfold((reader, stopping, clock), |(mut reader, mut stopping, engine)| async move {
-        let part = next_part(&mut reader, &mut stopping, &engine).await?;
-        Some((Ok::<_, Infallible>(part), (reader, stopping, engine)))
+    let beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    let open = Open { reader, stopping: http.stopping.clone(), beat, engine: http.engine.clone() };
+    let written = stream::unfold(open, |mut open| async move {
+        let part = open.next_part().await?;
+        Some((Ok::<_, Infallible>(part), open))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(written)).into_response())
 }
 
-/// What is to be sent next; `None` when the server ends, or the reader is to begin anew.
-async fn next_part(
-    reader: &mut Reader,
-    stopping: &mut watch::Receiver<bool>,
-    engine: &waystone_core::Engine,
-) -> Option<Bytes> {
-    let frames = tokio::select! {
-        frames = reader.next() => frames?,
-        _ = stopping.wait_for(|stopping| *stopping) => return None,
-        () = tokio::time::sleep(HEARTBEAT) => {
-            let data = serde_json::to_string(&Heartbeat { timestamp: engine.now() }).unwrap_or_default();
-            return Some(format!("event: Heartbeat\ndata: {data}\n\n").into());
-        }
-    };
-    Some(
-        frames
-            .iter()
-            .fold(Vec::new(), |mut part, frame| {
-                part.extend_from_slice(frame.wire(render));
-                part
-            })
-            .into(),
-    )
+/// A reader that is connected.
+struct Open {
+    reader: Reader,
+    stopping: watch::Receiver<bool>,
+    beat: Interval,
+    engine: Engine,
+}
+
+impl Open {
+    /// What is to be sent next; `None` when the server ends, or the reader is to begin anew.
+    async fn next_part(&mut self) -> Option<Bytes> {
+        let frames = tokio::select! {
+            frames = self.reader.next() => frames?,
+            _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            _ = self.beat.tick() => {
+                let data = serde_json::to_string(&Heartbeat { timestamp: self.engine.now() }).unwrap_or_default();
+                return Some(format!("event: Heartbeat\ndata: {data}\n\n").into());
+            }
+        };
+        let mut part = Vec::new();
+        frames.iter().for_each(|frame| part.extend_from_slice(frame.wire(render)));
+        Some(part.into())
+    }
 }
 
 fn render(frame: &Frame) -> Vec<u8> {

@@ -169,12 +169,17 @@ async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
     let message = async |method: &str, path: &str| {
         let body = matches!(method, "POST" | "PATCH" | "PUT").then(|| json!({}));
         let (status, reply) = c.call(method, path, body).await;
-        let code = if path.starts_with("/api/projects") { "INVALID_PARAMETER" } else { "INVALID_INPUT" };
+        let code = match path {
+            path if path.starts_with("/api/projects") => "INVALID_PARAMETER",
+            path if path.starts_with("/api/contexts") => "VALIDATION_ERROR",
+            _ => "INVALID_INPUT",
+        };
         assert_error((status, reply.clone()), 400, code);
         reply["error"]["message"].as_str().unwrap().to_owned()
     };
     for (method, path, _) in operations() {
         let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c").replace("{project_id}", "p");
+        let path = path.replace("{context_id}", "c").replace("{message_id}", "m").replace("{branch_name}", "b");
         let refusal = message(method.as_str(), &format!("{path}?shred=true")).await;
         assert!(refusal.starts_with("unknown field `shred`"), "{method} {path}: {refusal}");
     }

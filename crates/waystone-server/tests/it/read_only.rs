@@ -20,6 +20,10 @@ fn body_of(operation: &str) -> Option<Value> {
         "pin_segments" | "unpin_segments" => Some(segments),
         "update_session" => Some(json!({ "name": "a" })),
         "analyze_usage" => Some(json!({ "context_descriptors": { "segment_summaries": [{ "text": "a" }] } })),
+        "create_context" | "update_context" => Some(json!({})),
+        "add_message" | "edit_message" => Some(json!({ "content": "a" })),
+        "create_branch" => Some(json!({ "name": "a" })),
+        "delete_context" | "switch_branch" | "delete_branch" | "retry_turn" | "cancel_turn" => None,
         "delete_checkpoint" | "restore_checkpoint" | "mark_critical" | "unmark_critical" | "undo_operation"
         | "delete_session" | "restore_session" | "restore_snapshot" => None,
         other => panic!("{other} is not in the table: does it change something?"),

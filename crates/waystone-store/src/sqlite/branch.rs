@@ -22,6 +22,7 @@ pub(crate) struct BranchRow {
     pub(crate) fork: Option<i64>,
     pub(crate) head: Option<i64>,
     pub(crate) message_count: u64,
+    pub(crate) is_archived: bool,
 }
 
 impl BranchRow {
@@ -45,13 +46,19 @@ pub(crate) fn insert(db: &Connection, session: i64, name: &str, fork: Option<i64
 }
 
 pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<BranchRow> {
-    let sql = format!("SELECT {NAME}, b.fork, b.head, b.message_count {FROM} WHERE b.key = ?1");
-    let found: (String, _, _, _) = db
-        .prepare_cached(&sql)?
-        .query_row(params![key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    let (name, fork, head, message_count) = found;
-    let name = name.parse().map_err(|error| unreadable("a branch's name", error))?;
-    Ok(BranchRow { key, name, fork, head, message_count })
+    let sql =
+        format!("SELECT {NAME}, b.fork, b.head, b.message_count, b.archived_at_ms IS NOT NULL {FROM} WHERE b.key = ?1");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![key])?;
+    let row = rows.next()?.ok_or_else(|| unreadable("a branch", "it is missing"))?;
+    Ok(BranchRow {
+        key,
+        name: row.get::<_, String>(0)?.parse().map_err(|error| unreadable("a branch's name", error))?,
+        fork: row.get(1)?,
+        head: row.get(2)?,
+        message_count: row.get(3)?,
+        is_archived: row.get(4)?,
+    })
 }
 
 fn find_key(db: &Connection, session: i64, name: &BranchName) -> DbResult<Option<i64>> {
@@ -127,14 +134,22 @@ pub(crate) fn add(
     new: &NewBranch,
     at: Timestamp,
     idempotency: Option<&Idempotency>,
-) -> DbResult<()> {
-    if retry::find(db, scope, CREATED, idempotency, at)?.is_some() {
-        return Ok(());
+) -> DbResult<Branch> {
+    let begun = |parent_message_id| Branch {
+        name: new.name.to_string(),
+        message_ids: Vec::new(),
+        parent_message_id,
+        is_active: false,
+    };
+    if let Some(first) = retry::find(db, scope, CREATED, idempotency, at)? {
+        return Ok(begun(first["parent_message_id"].as_str().and_then(|id| id.parse().ok())));
     }
     let row = conversation::find_row(db, scope, context)?;
     let branch = begin(db, &row, context, new, at)?;
     tell(db, scope, context, &row, &branch, CREATED, at)?;
-    retry::remember(db, scope, CREATED, idempotency, &json!({}), at)
+    let parent = branch.fork.map(|key| message::id_of(db, key)).transpose()?;
+    retry::remember(db, scope, CREATED, idempotency, &json!({ "parent_message_id": parent }), at)?;
+    Ok(begun(parent))
 }
 
 fn tell(

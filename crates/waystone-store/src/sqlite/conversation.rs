@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
-use waystone_core::Error;
 use waystone_core::api::{ChatConfig, Context, ContextPage, ContextState, ListContexts, TurnError};
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::{NewConversation, Scope};
+use waystone_core::{Error, MAIN};
 
 use super::cursor;
 use super::error::{DbResult, unreadable};
@@ -20,9 +20,6 @@ use super::segment::{ensure_project, ensure_task};
 use super::{branch, message, retry, session};
 
 pub(crate) use remove::{find_session, remove};
-
-/// The branch that every conversation begins with.
-const MAIN: &str = "main";
 
 /// What is needed of a conversation to change it.
 #[derive(Debug)]
@@ -95,10 +92,15 @@ fn read_config(row: &Row<'_>, at: usize) -> DbResult<ChatConfig> {
 
 const CREATED: &str = "context.created";
 
-pub(crate) fn add(db: &Connection, scope: &Scope, clock: &dyn Clock, new: &NewConversation) -> DbResult<SessionId> {
+pub(crate) fn add(
+    db: &Connection,
+    scope: &Scope,
+    clock: &dyn Clock,
+    new: &NewConversation,
+) -> DbResult<(SessionId, bool)> {
     if let Some(first) = retry::find(db, scope, CREATED, new.idempotency.as_ref(), new.at)? {
         let id = first["context_id"].as_str().unwrap_or_default();
-        return id.parse().map_err(|error| unreadable("a first answer", error));
+        return Ok((id.parse().map_err(|error| unreadable("a first answer", error))?, true));
     }
     let parent = new.parent.as_ref().map(|id| find_row(db, scope, id)).transpose()?;
     let session = session::add_bare(db, scope, &new.id, &new.project, new.at)?;
@@ -131,7 +133,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, clock: &dyn Clock, new: &NewCo
         message::copy_branch(db, scope, clock, &parent, (&row, main), (seq, new))?;
     }
     retry::remember(db, scope, CREATED, new.idempotency.as_ref(), &json!({ "context_id": new.id }), new.at)?;
-    Ok(new.id.clone())
+    Ok((new.id.clone(), false))
 }
 
 pub(crate) fn operation<'a>(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 use waystone_core::api::{Event, EventPage};
 use waystone_core::clock::Timestamp;
@@ -29,7 +30,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> Db
             seq: row.get(0)?,
             at: Timestamp::from_ms(row.get(1)?),
             kind: row.get(2)?,
-            data: serde_json::from_str(&payload).map_err(|error| unreadable("an event", error))?,
+            data: joined(serde_json::from_str(&payload).map_err(|error| unreadable("an event", error))?),
         });
     }
     let is_gap = match events.first() {
@@ -37,6 +38,18 @@ pub(crate) fn list(db: &Connection, scope: &Scope, after: i64, limit: u32) -> Db
         None => after != newest,
     };
     Ok(EventPage { events, is_gap, newest })
+}
+
+/// Text that was streamed in several parts is told as one.
+fn joined(mut data: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Array(deltas)) = data.remove("deltas") {
+        let first = data.get("sequence").and_then(Value::as_u64).unwrap_or(1);
+        let text: String = deltas.iter().filter_map(Value::as_str).collect();
+        data.insert("delta".to_owned(), text.into());
+        data.insert("sequence".to_owned(), (first + deltas.len() as u64 - 1).into());
+        data.insert("first_sequence".to_owned(), first.into());
+    }
+    data
 }
 
 /// Keeps a number up to date with the newest event's, whichever process added it. Asks only while someone listens.

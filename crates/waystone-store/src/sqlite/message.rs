@@ -237,6 +237,12 @@ fn place_of(db: &Connection, key: i64) -> DbResult<(i64, u64)> {
         .query_row(params![key], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
+pub(crate) fn id_of(db: &Connection, key: i64) -> DbResult<SegmentId> {
+    let id: String =
+        db.prepare_cached("SELECT id FROM segment WHERE key = ?1")?.query_row(params![key], |row| row.get(0))?;
+    id.parse().map_err(|error| unreadable("a message's id", error))
+}
+
 pub(crate) fn parent_of(db: &Connection, key: i64) -> DbResult<Option<i64>> {
     Ok(db.prepare_cached("SELECT parent FROM message WHERE segment = ?1")?.query_row(params![key], |row| row.get(0))?)
 }
@@ -250,6 +256,13 @@ pub(crate) fn find_key(db: &Connection, session: i64, context: &SessionId, id: &
         .query_row(params![session, id.as_str()], |row| row.get(0))
         .optional()?;
     found.ok_or_else(|| Error::MessageNotFound { context: context.clone(), message: id.clone() }.into())
+}
+
+/// Whether a message that was being written has become one.
+pub(crate) fn is_whole(db: &Connection, session: i64, id: &SegmentId) -> DbResult<bool> {
+    let sql = "SELECT 1 FROM segment AS s JOIN message AS m ON m.segment = s.key
+               WHERE s.space = (SELECT space FROM session WHERE key = ?1) AND s.id = ?2 AND m.session = ?1";
+    Ok(db.prepare_cached(sql)?.exists(params![session, id.as_str()])?)
 }
 
 /// The message with that key.
@@ -336,6 +349,10 @@ pub(crate) fn read_content(
     };
     if from == 1 {
         return Ok(whole);
+    }
+    // What was not streamed is one part.
+    if facts.sequence == 0 {
+        return Ok(MessageContent { content: String::new(), from_sequence: from, ..whole });
     }
     let parts = streamed(db, row.session, after, message, facts.attempt)?;
     if parts.concat() != whole.content {

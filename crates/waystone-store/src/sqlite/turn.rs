@@ -29,6 +29,7 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<T
         state: row.state,
         error: row.error,
         run: row.run,
+        is_branch_gone: branch.is_archived,
         branch: branch.name,
         failures: row.failures,
         seq: row.event_seq,
@@ -258,6 +259,8 @@ fn resync_of(
         let attempt = deltas["attempt"].as_u64().unwrap_or(1);
         let parts = message::streamed_by(db, row.session, run, &message, attempt)?;
         (resync.sequence, resync.content) = (parts.len() as u64, parts.concat());
+        // A run that has ended it told so, and the reader is told no more of it.
+        resync.is_complete = message::is_whole(db, row.session, &message)? && last.kind != "ContentDelta";
         (resync.message_id, resync.attempt) = (Some(message), attempt);
     }
     Ok(Some((resync, Some(last))))

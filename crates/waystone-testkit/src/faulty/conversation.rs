@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
-    BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+    Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId};
@@ -16,7 +16,7 @@ use super::FaultyStore;
 
 #[async_trait]
 impl ConversationStore for FaultyStore {
-    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<SessionId> {
+    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<(SessionId, bool)> {
         self.step()?;
         let done = self.inner.add_conversation(scope, new).await?;
         self.step()?;
@@ -75,7 +75,7 @@ impl ConversationStore for FaultyStore {
         new: NewBranch,
         at: Timestamp,
         idempotency: Option<Idempotency>,
-    ) -> Result<()> {
+    ) -> Result<Branch> {
         self.step()?;
         let done = self.inner.add_branch(scope, id, new, at, idempotency).await?;
         self.step()?;

@@ -129,8 +129,7 @@ impl Live {
     /// Takes a step, after all that was streamed before it. A store that cannot be used is waited for.
     async fn take(&mut self, mut step: Step) -> Outcome<()> {
         self.end_writing().await?;
-        let told = self.pending.told;
-        if let Some(deltas) = self.take_pending() {
+        if let Some(deltas) = self.pending_event() {
             step.events.insert(0, deltas);
         }
         let mut pauses = STORE_PAUSES.iter().chain(std::iter::repeat(&STORE_PAUSES[STORE_PAUSES.len() - 1]));
@@ -154,7 +153,7 @@ impl Live {
             }
         }
         (self.turn.state, self.turn.draft, self.turn.failures) = (step.to, step.draft, step.failures);
-        self.channel.mark_written(told);
+        self.channel.mark_written(std::mem::take(&mut self.pending).told);
         self.follow().await;
         Ok(())
     }
@@ -166,12 +165,13 @@ impl Live {
     }
 
     /// What was streamed and is not written yet, as one event.
-    fn take_pending(&mut self) -> Option<NewTurnEvent> {
+    fn pending_event(&self) -> Option<NewTurnEvent> {
         let draft = self.turn.draft.as_ref()?;
-        let Pending { deltas, first_sequence, first_n, .. } = std::mem::take(&mut self.pending);
+        let Pending { deltas, first_sequence, first_n, .. } = &self.pending;
         if deltas.is_empty() {
             return None;
         }
+        let (first_n, first_sequence, deltas) = (*first_n, *first_sequence, deltas.clone());
         let last = first_n + deltas.len() as u64 - 1;
         let deltas = Deltas {
             context_id: self.context.clone(),
@@ -186,8 +186,8 @@ impl Live {
 
     /// Begins to write what was streamed, beside what comes next.
     fn begin_writing(&mut self) {
-        let told = self.pending.told;
-        let Some(deltas) = self.take_pending() else { return };
+        let Some(deltas) = self.pending_event() else { return };
+        let told = std::mem::take(&mut self.pending).told;
         let mut step = self.step(self.turn.state);
         step.events.push(deltas);
         let (store, scope, channel) = (Arc::clone(&self.engine.store), self.scope.clone(), Arc::clone(&self.channel));
@@ -232,15 +232,14 @@ impl Live {
     }
 
     /// What the model is asked.
-    async fn prepare_call(&self) -> Outcome<ModelCall> {
+    async fn prepare_call(&mut self) -> Outcome<ModelCall> {
         let which = WhichMessages::Branch { name: Some(self.turn.branch.clone()), offset: 0, limit: u64::MAX >> 1 };
         let said = self.engine.store.list_messages(&self.scope, &self.context, &which).await;
         let said = said.map_err(|error| of_store(&error))?;
         // The configuration may have changed since the turn began.
-        let config = match self.engine.store.find_turn(&self.scope, &self.context).await {
-            Ok(turn) => turn.config,
-            Err(_) => return Err(Stop::Moved),
-        };
+        let now = self.engine.store.find_turn(&self.scope, &self.context).await.map_err(|error| of_store(&error))?;
+        let config = now.config;
+        self.turn.config = config.clone();
         let system = system_prompt(&config, |id| (self.engine.chat.prompt)(id));
         let messages = said.messages.iter().map(|message| Said { role: message.role, text: message.text() });
         Ok(ModelCall {

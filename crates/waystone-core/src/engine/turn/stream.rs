@@ -349,19 +349,21 @@ impl Engine {
 impl Reader {
     /// Goes on after the event with this id. What cannot be known to be next begins with a [`Resync`].
     async fn go_after(&mut self, id: &str) -> Result<()> {
-        let known = id.rsplit_once('-').and_then(|(run, n)| Some((run, n.parse::<u64>().ok()?)));
+        let number = |n: &str| n.parse::<i64>().ok().and_then(|n| u64::try_from(n).ok());
+        let known = id.rsplit_once('-').and_then(|(run, n)| Some((run, number(n)?)));
         let Some((run, n)) = known else { return self.resync("").await };
+        // The log first: what is in the ring need not be all that followed.
+        if let Some(seq) = self.engine.store.find_turn_event(&self.scope, &self.context, run, n).await? {
+            self.place = Place { seq, run: run.into(), n };
+            return Ok(());
+        }
         let told = {
             let ring = self.channel.ring();
             let found = ring.frames.iter().position(|frame| *frame.run == *run && frame.n == n);
             found.map(|at| (Place::of(&ring.frames[at]), ring.start + at as u64 + 1))
         };
-        if let Some((place, next)) = told {
-            (self.place, self.source) = (place, Source::Ring(next));
-            return Ok(());
-        }
-        match self.engine.store.find_turn_event(&self.scope, &self.context, run, n).await? {
-            Some(seq) => self.place = Place { seq, run: run.into(), n },
+        match told {
+            Some((place, next)) => (self.place, self.source) = (place, Source::Ring(next)),
             None => self.resync(run).await?,
         }
         Ok(())

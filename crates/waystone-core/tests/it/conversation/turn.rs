@@ -96,13 +96,13 @@ async fn what_was_streamed_is_kept_and_marked_when_a_turn_is_ended() {
             seen += data["delta"].as_str().unwrap_or_default();
         }
     }
-    let ended = t.h.engine.cancel_turn(&t.h.scope, &id).await.unwrap();
+    let ended = t.h.engine.cancel_turn(&t.h.scope, &id, None).await.unwrap();
     assert_eq!(ended.context_state, ContextState::Idle);
     let messages = t.messages(&id, None).await;
     assert_eq!((messages[1].text().as_str(), messages[1].metadata.cancelled), ("one two ", true));
     assert_eq!(ended.message_id.as_ref(), Some(&messages[1].id));
     t.fake.gone(1).await;
-    let again = t.h.engine.cancel_turn(&t.h.scope, &id).await.unwrap_err();
+    let again = t.h.engine.cancel_turn(&t.h.scope, &id, None).await.unwrap_err();
     assert_eq!(again.code(), "INVALID_STATE");
     t.say(&id, "go on").await;
     assert_eq!(t.texts(&id, None).await.len(), 4);
@@ -202,7 +202,7 @@ async fn a_turn_can_be_ended_by_another_process() {
     while content(other.clone()).await != "kept " {
         tokio::task::yield_now().await;
     }
-    let ended = other.cancel_turn(&t.h.scope, &id).await.unwrap();
+    let ended = other.cancel_turn(&t.h.scope, &id, None).await.unwrap();
     assert!(ended.message_id.is_some());
     until_state(&mut reader, is_idle).await;
     assert_eq!(t.texts(&id, None).await, ["Hi", "kept "]);

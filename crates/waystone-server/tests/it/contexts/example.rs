@@ -235,19 +235,19 @@ async fn the_state_says_what_can_be_done_now() {
     talk.fake.then(Reply::chunks(["one", "two"]).gated());
     let context = talk.create().await;
     let path = format!("/{context}/state");
-    let idle = json!({ "current_state": "Idle", "can_send_message": true, "pending_tool_approvals": 0 });
+    let idle =
+        json!({ "current_state": "Idle", "can_send_message": true, "pending_tool_approvals": 0, "branch": "main" });
     assert_eq!(talk.get(&path).await, idle);
 
     let mut events = talk.follow(&context).await;
     talk.say(&context, "go").await;
     super::until_state(&mut events, "AwaitingLLMResponse").await;
-    let awaiting =
-        json!({ "current_state": "AwaitingLLMResponse", "can_send_message": false, "pending_tool_approvals": 0 });
+    let awaiting = json!({ "current_state": "AwaitingLLMResponse", "can_send_message": false, "pending_tool_approvals": 0, "branch": "main" });
     assert_eq!(talk.get(&path).await, awaiting);
     talk.fake.release(1);
     let (_, _, delta) = super::take(&mut events, 2).await.remove(1);
     let streaming = json!({
-        "current_state": "StreamingLLMResponse", "can_send_message": false, "pending_tool_approvals": 0,
+        "current_state": "StreamingLLMResponse", "can_send_message": false, "pending_tool_approvals": 0, "branch": "main",
         "message_id": delta["message_id"],
     });
     assert_eq!(talk.get(&path).await, streaming);
@@ -283,7 +283,7 @@ async fn every_error_has_its_code_its_status_and_the_contracts_object() {
     let (status, reply) = talk.call("GET", &format!("/{none}"), None).await;
     let expected = json!({ "error": {
         "code": "CONTEXT_NOT_FOUND", "message": format!("Context with ID {none} not found"),
-        "details": { "context_id": none }, "hint": "look for its id in GET /api/contexts",
+        "details": { "context_id": none }, "hint": "look for its id in GET /api/contexts or `waystone context list`",
     }});
     assert_eq!((status, reply), (404, expected));
 

@@ -30,7 +30,7 @@ async fn a_fatal_error_ends_the_turn_and_says_why_in_the_event_and_the_state() {
     assert!(text(&error["hint"]).contains("OPENAI_API_KEY"), "{error}");
     let state = talk.get(&format!("/{context}/state")).await;
     let expected = json!({
-        "current_state": "PermanentFailure", "can_send_message": true, "pending_tool_approvals": 0, "error": error,
+        "current_state": "PermanentFailure", "can_send_message": true, "pending_tool_approvals": 0, "branch": "main", "error": error,
     });
     assert_eq!(state, expected);
     assert_eq!(talk.get(&format!("/{context}")).await["error"], *error);
@@ -62,7 +62,7 @@ async fn after_three_failures_the_turn_is_given_up() {
         all.extend(until_state(&mut events, "TransientFailure").await);
         let state = talk.get(&format!("/{context}/state")).await;
         let expected = json!({
-            "current_state": "TransientFailure", "can_send_message": false, "pending_tool_approvals": 0,
+            "current_state": "TransientFailure", "can_send_message": false, "pending_tool_approvals": 0, "branch": "main",
             "error": error_of(&all),
         });
         assert_eq!(state, expected);
@@ -99,7 +99,8 @@ async fn a_failure_that_passes_is_followed_by_the_answer() {
         ["AwaitingLLMResponse", "StreamingLLMResponse", "\"here\"", "ProcessingLLMResponse", "= here", "Idle"];
     assert_eq!(outline(&told), expected);
     assert!(told.iter().all(|event| event.2["error"].is_null()), "{told:?}");
-    let idle = json!({ "current_state": "Idle", "can_send_message": true, "pending_tool_approvals": 0 });
+    let idle =
+        json!({ "current_state": "Idle", "can_send_message": true, "pending_tool_approvals": 0, "branch": "main" });
     assert_eq!(talk.get(&format!("/{context}/state")).await, idle, "nothing is left of the failure");
 }
 

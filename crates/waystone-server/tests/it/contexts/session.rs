@@ -83,7 +83,7 @@ async fn what_is_purged_is_gone_for_good() {
     let (status, reply) = talk.client.get(&format!("/api/handles/ws:segment:{question}")).await;
     assert_eq!(status.as_u16(), 404, "its messages are gone too: {reply}");
     let database = audit::open(talk.client.harness.data_dir());
-    for table in ["SELECT payload FROM event", "SELECT payload FROM operation", "SELECT text FROM segment"] {
+    for table in ["SELECT payload FROM event", "SELECT payload FROM operation", "SELECT text FROM segment_text"] {
         let mut statement = database.prepare(table).unwrap();
         let texts = statement.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
         let found = texts.flatten().flatten().find(|text| text.contains("kestrel"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
-    BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+    Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId};
@@ -19,7 +19,7 @@ use crate::sqlite::{Sqlite, branch, conversation, message, turn};
 
 #[async_trait]
 impl ConversationStore for Sqlite {
-    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<SessionId> {
+    async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<(SessionId, bool)> {
         let (scope, clock) = (scope.clone(), Arc::clone(&self.clock));
         self.writer.write(move |db| conversation::add(db, &scope, &*clock, &new)).await
     }
@@ -78,7 +78,7 @@ impl ConversationStore for Sqlite {
         new: NewBranch,
         at: Timestamp,
         idempotency: Option<Idempotency>,
-    ) -> Result<()> {
+    ) -> Result<Branch> {
         let (scope, id) = (scope.clone(), id.clone());
         self.writer.write(move |db| branch::add(db, &scope, &id, &new, at, idempotency.as_ref())).await
     }

@@ -111,7 +111,7 @@ async fn cancel(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<bool> {
     tokio::select! {
-        done = engine.cancel_turn(scope, context) => match done {
+        done = engine.cancel_turn(scope, context, None) => match done {
             Ok(_) => Ok(true),
             Err(Error::InvalidState { .. }) => Ok(false),
             Err(error) => Err(error.into()),
