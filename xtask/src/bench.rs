@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 mod concurrent;
+mod conversation;
 mod find;
 mod growth;
 mod operation;
@@ -57,17 +58,23 @@ struct Programs {
     empty: PathBuf,
     /// Lines back as they came.
     echo: PathBuf,
+    /// What a model streams, passed on and not kept.
+    relay: PathBuf,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     sh("cargo", &["build", "--release", "--package", "waystone"])?;
-    let references = ["--bin", "waystone-empty", "--bin", "waystone-echo"];
+    let references = ["--bin", "waystone-empty", "--bin", "waystone-echo", "--bin", "waystone-relay"];
     sh("cargo", &[&["build", "--release", "--package", "waystone-testkit"][..], &references].concat())?;
     let built = |name: &str| root().join("target/release").join(name);
-    let programs =
-        Programs { waystone: built("waystone"), empty: built("waystone-empty"), echo: built("waystone-echo") };
+    let programs = Programs {
+        waystone: built("waystone"),
+        empty: built("waystone-empty"),
+        echo: built("waystone-echo"),
+        relay: built("waystone-relay"),
+    };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 11] = [
+    let topics: [(&str, Topic); 12] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
@@ -79,6 +86,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("segments", segment::measure),
         ("encryption", seal::measure),
         ("search", search::measure),
+        ("conversations", conversation::measure),
     ];
     let peers: [(&str, Topic); 2] = [
         ("beside LangGraph's SqliteSaver, which is called in its own process", peer::measure),

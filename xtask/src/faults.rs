@@ -9,7 +9,7 @@ use clap::Subcommand;
 use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, import, key, repair, segment, turn};
+use waystone_testkit::fault::{corrupt, errno, full, import, key, readers, repair, segment, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -44,6 +44,15 @@ pub(crate) enum Fault {
         /// How often at each point
         #[arg(long, default_value_t = 100)]
         kills: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Let very many readers follow one conversation, some slow, some that go and come back
+    Readers {
+        #[arg(long, default_value_t = 2000)]
+        readers: usize,
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -122,6 +131,18 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         Fault::Turn { kills, seed } => in_directory(|folder| {
             let plan = turn::plan(binary("waystone"), folder, kills, seed);
             print_turn(&tokio::runtime::Runtime::new()?.block_on(turn::run(&plan))?)
+        }),
+        // What many readers cost is looked at, too.
+        Fault::Readers { readers, seconds, seed } if cfg!(debug_assertions) => {
+            sh("cargo", &["build", "--release", "--package", "waystone"])?;
+            let (readers, seconds, seed) = (readers.to_string(), seconds.to_string(), seed.to_string());
+            let again = ["faults", "readers", "--readers", &readers, "--seconds", &seconds, "--seed", &seed];
+            sh("cargo", &[&["run", "--release", "--package", "xtask", "--"], &again[..]].concat())
+        }
+        Fault::Readers { readers, seconds, seed } => in_directory(|folder| {
+            let (binary, data_dir) = (binary("waystone"), folder.to_owned());
+            let plan = readers::Plan { binary, data_dir, readers, seconds, seed };
+            print_readers(&tokio::runtime::Runtime::new()?.block_on(readers::run(&plan))?)
         }),
         Fault::Power { cuts, seed, systems } => systems.iter().try_for_each(|system| {
             in_directory(|folder| {
@@ -294,6 +315,24 @@ fn print_segment(report: &segment::Report) -> anyhow::Result<()> {
     say(format_args!("acknowledged, lost      {}", report.lost.len()));
     say(format_args!("half-applied            {}", report.half_applied.len()));
     ensure!(report.lost.is_empty() && report.half_applied.is_empty(), "not everything held");
+    Ok(())
+}
+
+fn print_readers(report: &readers::Report) -> anyhow::Result<()> {
+    report.wrong.iter().take(10).for_each(say);
+    let mut requests = report.requests.clone();
+    requests.sort_unstable();
+    let ms = |at: usize| requests.get(at.min(requests.len().saturating_sub(1))).copied().unwrap_or_default();
+    say(format_args!("readers                 {}", report.readers));
+    say(format_args!("events                  {}", report.events));
+    say(format_args!("came back               {}", report.reconnects));
+    say(format_args!("resyncs                 {}", report.resyncs));
+    say(format_args!("peak memory             {:.1} MB", report.peak_kb as f64 / 1e3));
+    let (median, p95) = (ms(requests.len() / 2), ms(requests.len() * 95 / 100));
+    say(format_args!("another request         median {median:.1?}, p95 {p95:.1?}"));
+    say(format_args!("wrong                   {}", report.wrong.len()));
+    ensure!(report.wrong.is_empty(), "not everything held");
+    ensure!(report.peak_kb < 500_000, "they took {} kB", report.peak_kb);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ pub mod import;
 pub mod key;
 pub mod kill;
 pub mod power;
+pub mod readers;
 pub mod repair;
 pub mod segment;
 pub mod turn;

@@ -2,7 +2,7 @@ use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{import, key, repair, segment, turn};
+use waystone_testkit::fault::{import, key, readers, repair, segment, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -62,6 +62,17 @@ async fn a_turn_whose_server_is_killed_is_ended_by_the_next_and_readers_miss_not
     let report = turn::run(&turn::plan(binary("waystone"), directory.path(), 2, 7)).await.unwrap();
     assert_eq!(report.wrong, Vec::<String>::new());
     assert!(report.cut >= 8, "only {} turns were under way", report.cut);
+}
+
+/// The long form is `cargo xtask faults readers`.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_of_a_conversation_that_come_and_go_miss_nothing() {
+    let directory = private_dir();
+    let data_dir = directory.path().to_owned();
+    let plan = readers::Plan { binary: binary("waystone"), data_dir, readers: 150, seconds: 3, seed: 3 };
+    let report = readers::run(&plan).await.unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    assert!(report.reconnects > 0, "no one came back");
 }
 
 #[test]
