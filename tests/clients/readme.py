@@ -22,7 +22,7 @@ def commands(readme):
 
 def run(line, folder, env):
     # A stream of events has no end.
-    is_stream = "/api/events" in line
+    is_stream = "/events" in line
     limit = 2 if is_stream else 60
     try:
         done = subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=limit)
@@ -48,11 +48,17 @@ def main(binary, readme):
             if "<CHECKPOINT>" in line:
                 listed = json.loads(run("waystone checkpoint list --json", folder, env))
                 line = line.replace("<CHECKPOINT>", listed["checkpoints"][0]["checkpointId"])
+            if "<CONTEXT>" in line:
+                listed = json.loads(run("waystone context list --json", folder, env))
+                line = line.replace("<CONTEXT>", listed["contexts"][0]["id"])
             if line.startswith(("waystone checkpoint delete", "waystone session delete", "waystone install")):
                 line += " --yes"
             output = run(line, folder, env)
             if "/api/events" in line:
                 assert "event: checkpoint.saved" in output, output
+            elif "/events" in line:
+                # Whether the answer was still being written depends on how fast the lines before were.
+                assert "error" not in output, output
             elif "/metrics" in line:
                 assert "# TYPE waystone_" in output, output
             elif line.startswith("curl"):
