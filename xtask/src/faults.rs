@@ -325,7 +325,10 @@ fn print_readers(report: &readers::Report) -> anyhow::Result<()> {
     let ms = |at: usize| requests.get(at.min(requests.len().saturating_sub(1))).copied().unwrap_or_default();
     say(format_args!("readers                 {}", report.readers));
     say(format_args!("events                  {}", report.events));
-    say(format_args!("came back               {}", report.reconnects));
+    say(format_args!(
+        "came back               {}, of which not at the first try {}",
+        report.reconnects, report.refused
+    ));
     say(format_args!("resyncs                 {}", report.resyncs));
     say(format_args!("peak memory             {:.1} MB", report.peak_kb as f64 / 1e3));
     let (median, p95) = (ms(requests.len() / 2), ms(requests.len() * 95 / 100));

@@ -1,20 +1,28 @@
 //! What differs between operating systems: who has made a connection.
 
+#[cfg(target_os = "linux")]
+mod socket;
+
 use std::net::SocketAddr;
 
 use crate::http::Peer;
 
-/// Who is at the other end of a connection of this machine with itself. Linux lists its sockets with their owners.
+/// Who is at the other end of a connection of this machine with itself. Linux names the owner of a socket; where it may not be asked, it still
+/// lists them all.
 #[cfg(target_os = "linux")]
 pub(crate) fn peer(own: SocketAddr, peer: SocketAddr) -> Peer {
-    let listed = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    // A socket for both families is listed with the other one.
-    let user = owner(&listed("/proc/net/tcp"), peer, own).or_else(|| owner(&listed("/proc/net/tcp6"), peer, own));
-    match user {
+    match socket::owner(peer, own).unwrap_or_else(|_| listed_owner(peer, own)) {
         Some(user) if user == 0 || user == rustix::process::geteuid().as_raw() => Peer::Own,
         Some(_) => Peer::Other,
         None => Peer::Gone,
     }
+}
+
+/// A socket for both families is listed with the other one.
+#[cfg(target_os = "linux")]
+fn listed_owner(near: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let listed = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    owner(&listed("/proc/net/tcp"), near, far).or_else(|| owner(&listed("/proc/net/tcp6"), near, far))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -82,5 +90,7 @@ mod tests {
         let client = std::net::TcpStream::connect(own).unwrap();
         assert_eq!(peer(own, client.local_addr().unwrap()), Peer::Own);
         assert_eq!(peer(own, "127.0.0.1:1".parse().unwrap()), Peer::Gone);
+        let both = (socket::owner(client.local_addr().unwrap(), own), listed_owner(client.local_addr().unwrap(), own));
+        assert_eq!(both.0, Ok(both.1));
     }
 }

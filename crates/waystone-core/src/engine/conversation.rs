@@ -115,14 +115,11 @@ impl Engine {
     /// Hides a conversation, which is a session too; it is kept for a while, or removed for good.
     pub async fn delete_context(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<DeletedSession> {
         self.check_writable()?;
-        match self.store.find_turn(scope, id).await {
-            // What was deleted before can still be removed.
-            Err(Error::ContextNotFound(_)) if how.purge => {}
-            found => drop(found?),
+        // What was deleted before can still be removed; what is another session is none.
+        if !self.store.is_conversation(scope, id).await? {
+            return Err(Error::ContextNotFound(id.clone()));
         }
-        let deleted = self.delete_session(scope, id, how).await;
-        self.turns.stop(id);
-        match deleted {
+        match self.delete_session(scope, id, how).await {
             Err(Error::SessionNotFound(id)) => Err(Error::ContextNotFound(id)),
             deleted => deleted,
         }

@@ -49,6 +49,11 @@ impl Engine {
     /// A session with its checkpoints that are not deleted, as a document.
     pub async fn export_session(&self, scope: &Scope, id: &SessionId) -> Result<Export> {
         let session = self.store.find_session(scope, id).await?;
+        if self.store.is_conversation(scope, id).await? {
+            let message =
+                format!("session `{id}` is a conversation: `waystone context export` or GET /api/contexts/{id} has it");
+            return Err(Error::InvalidInput(message));
+        }
         let mut record = SessionRecord {
             id: session.id,
             project_id: session.project_id,

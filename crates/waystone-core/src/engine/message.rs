@@ -12,7 +12,7 @@ use crate::canon::Hash;
 use crate::error::{Error, Result};
 use crate::id::{BranchName, SegmentId, SessionId};
 use crate::meaning;
-use crate::offload::offload_unless;
+use crate::offload::{offload, offload_unless};
 use crate::search::searched;
 use crate::store::{Fork, Idempotency, MessageFacts, NewBranch, NewMessage, Scope, StepBranch, WhichMessages};
 use crate::tokens;
@@ -72,10 +72,14 @@ impl Engine {
         branch: StepBranch,
         idempotency: Option<Idempotency>,
     ) -> Result<AddedMessage> {
-        self.check_text_size(text.len())?;
+        let size = text.len();
+        self.check_text_size(size)?;
         let mut scan = self.scan();
-        scan.text("/content", &text);
-        let mut warnings = scan.end()?;
+        let search = move || {
+            scan.text("/content", &text);
+            scan.end().map(|warnings| (text, warnings))
+        };
+        let (text, mut warnings) = offload(size, search).await??;
         let facts = MessageFacts::default();
         let message = self.prepare_message(Role::User, MessageType::Text, text, Origin::User, facts).await?;
         let config = self.store.find_turn(scope, id).await?.config;

@@ -30,6 +30,7 @@ impl Engine {
     /// Hides a session with all its checkpoints; it is kept for a while, or removed for good.
     pub async fn delete_session(&self, scope: &Scope, id: &SessionId, how: Deletion) -> Result<DeletedSession> {
         self.check_writable()?;
+        self.rest(scope, id).await?;
         let now = self.clock.now();
         let mut deleted = DeletedSession {
             session_id: id.clone(),

@@ -9,7 +9,7 @@ mod run;
 mod stream;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
 use crate::store::{
-    Draft, Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, StepBranch, Stepped, Turn,
+    Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, StepBranch, Stepped, Turn, WhichMessages,
 };
 
 use run::Live;
@@ -30,41 +30,33 @@ pub use stream::{Frame, Reader};
 /// The turns that run in this process, and who reads of them.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    running: Mutex<HashMap<SessionId, Running>>,
+    /// By conversation and run: for a moment there may be two of one, of which the store lets one go on.
+    running: Mutex<HashMap<(SessionId, String), watch::Sender<Signal>>>,
     channels: Channels,
 }
 
-#[derive(Debug)]
-struct Running {
-    run: String,
-    signal: watch::Sender<Signal>,
-}
-
 /// What a turn is told from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Signal {
     GoOn,
-    /// Keep what was streamed, and end.
-    Cancel,
+    /// Keep what was streamed, and end; whoever asks for the same again is told the same.
+    Cancel(Option<Idempotency>),
     /// Write what was streamed, and leave the rest to another process.
     Leave,
 }
 
 impl Turns {
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Running>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<(SessionId, String), watch::Sender<Signal>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a turn of this process whose conversation is gone.
-    pub(super) fn stop(&self, context: &SessionId) {
-        if let Some(running) = self.running().get(context) {
-            running.signal.send_replace(Signal::Leave);
-        }
+    fn find(&self, context: &SessionId, run: &str) -> Option<watch::Sender<Signal>> {
+        self.running().get(&(context.clone(), run.to_owned())).cloned()
     }
 
     /// Leaves all turns to others, and waits until they are let go of.
     pub(super) async fn leave_all(&self) {
-        let all: Vec<watch::Sender<Signal>> = self.running().values().map(|running| running.signal.clone()).collect();
+        let all: Vec<watch::Sender<Signal>> = self.running().values().cloned().collect();
         for signal in &all {
             signal.send_replace(Signal::Leave);
         }
@@ -73,20 +65,29 @@ impl Turns {
         }
     }
 
-    fn enter(&self, context: &SessionId, run: &str) -> watch::Receiver<Signal> {
-        let signal = watch::Sender::new(Signal::GoOn);
+    fn enter(self: &Arc<Self>, context: &SessionId, run: &str) -> Entered {
+        let (place, signal) = ((context.clone(), run.to_owned()), watch::Sender::new(Signal::GoOn));
         let receiver = signal.subscribe();
-        self.running().insert(context.clone(), Running { run: run.to_owned(), signal });
-        receiver
-    }
-
-    fn exit(&self, context: &SessionId, run: &str) {
-        let mut running = self.running();
-        if running.get(context).is_some_and(|running| running.run == run) {
-            running.remove(context);
-        }
+        self.running().insert(place.clone(), signal);
+        Entered { turns: Arc::clone(self), place, signal: receiver }
     }
 }
+
+/// A turn that is run here, however it ends.
+pub(super) struct Entered {
+    turns: Arc<Turns>,
+    place: (SessionId, String),
+    signal: watch::Receiver<Signal>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.turns.running().remove(&self.place);
+    }
+}
+
+/// What becomes true when someone ends a turn.
+const CANCELLED: &str = "turn.cancelled";
 
 /// How a turn begins.
 pub(super) enum Begin {
@@ -166,6 +167,8 @@ impl Engine {
         begin: Begin,
     ) -> Result<(SegmentId, BranchName, ContextState)> {
         let run = self.clock.new_id();
+        // Known as running before it is: no one else of this process is to go on with it.
+        let entered = self.turns.enter(context, &run);
         loop {
             let turn = self.store.find_turn(scope, context).await?;
             // On a branch that is gone there is nothing to be tried again.
@@ -201,25 +204,24 @@ impl Engine {
                     let state = to.unwrap_or(turn.state);
                     let channel = self.turns.channels.open(context, turn.seq);
                     let now = Turn { state, run: Some(run), branch: branch.clone(), draft, failures, seq, ..turn };
-                    self.spawn_turn(scope, context, now, channel);
+                    self.spawn_turn(scope, context, now, channel, entered);
                     return Ok((message_id, branch, state));
                 }
                 // As it was answered then.
-                Stepped::Before { message, branch } => return Ok((message, branch, begin.first_state())),
+                Stepped::Before { message, branch } => {
+                    return Ok((message.unwrap_or(message_id), branch, begin.first_state()));
+                }
                 Stepped::Moved(state) if to.is_none() => return Err(refused(context, state, begin.event())),
                 Stepped::Moved(_) => {}
             }
         }
     }
 
-    fn spawn_turn(&self, scope: &Scope, context: &SessionId, turn: Turn, channel: Arc<Channel>) {
-        let run = turn.run.clone().unwrap_or_default();
-        let signal = self.turns.enter(context, &run);
-        let live = Live::new(self.clone(), scope.clone(), context.clone(), turn, channel, signal);
-        let (turns, context) = (Arc::clone(&self.turns), context.clone());
+    fn spawn_turn(&self, scope: &Scope, context: &SessionId, turn: Turn, channel: Arc<Channel>, entered: Entered) {
+        let live = Live::new(self.clone(), scope.clone(), context.clone(), turn, channel, entered.signal.clone());
         tokio::spawn(async move {
             live.run().await;
-            turns.exit(&context, &run);
+            drop(entered);
         });
     }
 
@@ -251,8 +253,6 @@ impl Engine {
     }
 
     /// Ends a turn. What was streamed is kept as a message that says so.
-    ///
-    /// With a key it may be asked for again: a turn that has ended is then no error.
     pub async fn cancel_turn(
         &self,
         scope: &Scope,
@@ -260,77 +260,119 @@ impl Engine {
         key: Option<IdempotencyKey>,
     ) -> Result<TurnChanged> {
         self.check_writable()?;
-        let mut is_ended = key.is_some();
-        loop {
-            let turn = self.store.find_turn(scope, context).await?;
-            if fsm::next(turn.state, TurnEvent::Cancel).is_none() {
-                if !is_ended {
-                    return Err(refused(context, turn.state, TurnEvent::Cancel));
-                }
-                let last = self.store.find_resync(scope, context, "").await?.0.message_id;
-                let message_id = self.kept_answer(scope, context, last).await?;
-                return Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() });
-            }
-            let here = {
-                let running = self.turns.running();
-                running.get(context).filter(|here| Some(&here.run) == turn.run.as_ref()).map(|here| here.signal.clone())
-            };
-            match here {
+        let idempotency = key.map(|key| retry_of(key, &format!("contexts/{context}/cancel"), &()));
+        let first = self.store.find_turn(scope, context).await?;
+        if let Some(before) = self.cancelled_before(scope, context, &first, idempotency.as_ref()).await? {
+            return Ok(before);
+        }
+        if fsm::next(first.state, TurnEvent::Cancel).is_none() {
+            return Err(refused(context, first.state, TurnEvent::Cancel));
+        }
+        let mut turn = first.clone();
+        // Another run is another's, or another turn.
+        while turn.state.is_running() && turn.run == first.run {
+            match turn.run.as_deref().and_then(|run| self.turns.find(context, run)) {
                 Some(signal) => {
-                    signal.send_replace(Signal::Cancel);
+                    signal.send_replace(Signal::Cancel(idempotency.clone()));
                     signal.closed().await;
                 }
-                None => self.cancel_from_outside(scope, context, &turn).await?,
+                None => self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?,
             }
-            is_ended = true;
+            turn = self.store.find_turn(scope, context).await?;
         }
+        let message_id = self.kept_answer(scope, context, &first.branch).await?;
+        Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() })
     }
 
-    /// An answer that was ended, if this is one.
-    async fn kept_answer(
+    /// What the same request came to when it was made first.
+    async fn cancelled_before(
         &self,
         scope: &Scope,
         context: &SessionId,
-        id: Option<SegmentId>,
-    ) -> Result<Option<SegmentId>> {
-        let Some(id) = id else { return Ok(None) };
-        let message = self.find_message(scope, context, &id).await?;
-        Ok(message.metadata.cancelled.then_some(id))
+        turn: &Turn,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<TurnChanged>> {
+        let Some(idempotency) = idempotency else { return Ok(None) };
+        let mut step = plain_step(context, turn, ContextState::Idle, &self.clock.new_id(), self);
+        // A step from a run that never was is not taken; it only asks.
+        (step.from_run, step.operation) = (Some(self.clock.new_id()), Some(CANCELLED));
+        step.idempotency = Some(idempotency.clone());
+        Ok(match self.store.step_turn(scope, step).await? {
+            Stepped::Before { message, .. } => {
+                let context_state = ContextState::Idle;
+                Some(TurnChanged { context_state, message_id: message, warnings: self.warnings() })
+            }
+            Stepped::Done { .. } | Stepped::Moved(_) => None,
+        })
+    }
+
+    /// The answer at the end of a branch, if someone ended it.
+    async fn kept_answer(&self, scope: &Scope, context: &SessionId, branch: &BranchName) -> Result<Option<SegmentId>> {
+        let page = |offset, limit| WhichMessages::Branch { name: Some(branch.clone()), offset, limit };
+        let total = match self.store.list_messages(scope, context, &page(0, 0)).await {
+            // It was deleted since.
+            Err(Error::BranchNotFound { .. }) => return Ok(None),
+            counted => counted?.total,
+        };
+        let last = self.store.list_messages(scope, context, &page(total.saturating_sub(1), 1)).await?;
+        Ok(last.messages.into_iter().next().filter(|last| last.metadata.cancelled).map(|last| last.id))
     }
 
     /// Ends a turn that another process runs, or none, unless it has moved meanwhile.
-    async fn cancel_from_outside(&self, scope: &Scope, context: &SessionId, turn: &Turn) -> Result<()> {
-        let run = self.clock.new_id();
-        let mut step = plain_step(context, turn, ContextState::Idle, &run, self);
-        (step.from_seq, step.operation) = (Some(turn.seq), Some("turn.cancelled"));
-        let mut n = 1;
-        if let Some(draft) = &turn.draft {
-            let written = self.store.read_content(scope, context, &draft.message, 1).await?;
-            if !written.content.is_empty() && !written.is_complete {
-                let message = self.cancelled_message(turn, draft, written.content, written.next_sequence - 1).await?;
-                step.tell(n, MESSAGE_COMPLETED, completed(context, &message));
-                n += 1;
-                step.message = Some(message);
-            }
-        }
-        step.draft = None;
-        step.tell_state(n, ContextState::Idle);
+    async fn cancel_from_outside(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        turn: &Turn,
+        idempotency: Option<Idempotency>,
+    ) -> Result<()> {
+        let Some(to) = fsm::next(turn.state, TurnEvent::Cancel) else { return Ok(()) };
+        let mut step = plain_step(context, turn, to, &self.clock.new_id(), self);
+        (step.from_seq, step.idempotency) = (Some(turn.seq), idempotency);
+        let written = self.written_draft(scope, context, turn).await?;
+        self.end_step(&mut step, turn, written, 0).await?;
         self.store.step_turn(scope, step).await.map(drop)
     }
 
-    /// What was streamed of an answer that was ended.
-    async fn cancelled_message(&self, turn: &Turn, draft: &Draft, text: String, sequence: u64) -> Result<NewMessage> {
-        let facts = MessageFacts {
-            model: Some(turn.config.model_id.clone()),
-            is_cancelled: true,
-            is_estimate: true,
-            attempt: draft.attempt,
-            sequence,
-            ..MessageFacts::default()
-        };
-        let message = self.prepare_message(Role::Assistant, MessageType::Text, text, Origin::Agent, facts).await?;
-        let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
-        Ok(NewMessage { id: draft.message.clone(), facts, ..message })
+    /// What is in the log of the answer that is being written, and its last sequence.
+    async fn written_draft(&self, scope: &Scope, context: &SessionId, turn: &Turn) -> Result<Option<(String, u64)>> {
+        let Some(draft) = &turn.draft else { return Ok(None) };
+        let written = self.store.read_content(scope, context, &draft.message, 1).await?;
+        Ok((!written.is_complete).then_some((written.content, written.next_sequence - 1)))
+    }
+
+    /// Makes a step one that ends a turn: what was written of the answer is kept, and marked. Returns the number of the last event.
+    async fn end_step(&self, step: &mut Step, turn: &Turn, written: Option<(String, u64)>, mut n: u64) -> Result<u64> {
+        step.operation = Some(CANCELLED);
+        let written = written.filter(|(text, _)| !text.is_empty());
+        if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
+            let facts = MessageFacts {
+                model: Some(turn.config.model_id.clone()),
+                is_cancelled: true,
+                is_estimate: true,
+                attempt: draft.attempt,
+                sequence,
+                ..MessageFacts::default()
+            };
+            let message = self.prepare_message(Role::Assistant, MessageType::Text, text, Origin::Agent, facts).await?;
+            let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
+            let message = NewMessage { id: draft.message.clone(), facts, ..message };
+            n += 1;
+            step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message));
+            step.message = Some(message);
+        }
+        step.draft = None;
+        n += 1;
+        step.tell_state(n, step.to);
+        Ok(n)
+    }
+
+    /// Ends the turn of a conversation whose session is about to be deleted, if it is one.
+    pub(super) async fn rest(&self, scope: &Scope, session: &SessionId) -> Result<()> {
+        match self.cancel_turn(scope, session, None).await {
+            Err(Error::ContextNotFound(_) | Error::InvalidState { .. }) => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     /// Goes on with the turns whose processes are gone, and with those that this one did not hear it had begun. Returns how many.
@@ -339,10 +381,15 @@ impl Engine {
             return Ok(0);
         }
         let mut adopted = 0;
+        let mut failed = None;
         for (context, run) in self.store.list_orphaned_turns(scope).await? {
-            adopted += usize::from(self.adopt(scope, &context, run).await?);
+            match self.adopt(scope, &context, run).await {
+                Ok(is_adopted) => adopted += usize::from(is_adopted),
+                // The others are gone on with all the same.
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(adopted)
+        failed.map_or(Ok(adopted), Err)
     }
 
     /// Goes on with the turn of one conversation, if its process is gone. Whether it does.
@@ -358,7 +405,7 @@ impl Engine {
     }
 
     async fn adopt(&self, scope: &Scope, context: &SessionId, run: String) -> Result<bool> {
-        if self.turns.running().get(context).is_some_and(|running| running.run == run) {
+        if self.turns.find(context, &run).is_some() {
             return Ok(false);
         }
         match self.begin_turn(scope, context, Begin::Adopt { run }).await {

@@ -159,7 +159,7 @@ pub enum Stepped {
         seq: i64,
     },
     /// The same was asked before, and this message is what it came to.
-    Before { message: SegmentId, branch: BranchName },
+    Before { message: Option<SegmentId>, branch: BranchName },
     /// It is not where the caller believed; nothing changed.
     Moved(ContextState),
 }
@@ -248,6 +248,9 @@ pub trait ConversationStore: Send + Sync {
 
     /// Hides a branch; its messages stay.
     async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()>;
+
+    /// Whether a session is a conversation, deleted or not.
+    async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool>;
 
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn>;
 

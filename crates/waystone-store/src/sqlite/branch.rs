@@ -14,6 +14,9 @@ use super::error::{DbResult, unreadable};
 use super::log::append_and_publish;
 use super::{message, retry};
 
+/// As many branches a conversation has at most.
+const BRANCHES_MAX: u64 = 1000;
+
 /// What is needed of a branch to go on with it.
 #[derive(Debug, Clone)]
 pub(crate) struct BranchRow {
@@ -114,6 +117,14 @@ pub(crate) fn begin(
 ) -> DbResult<BranchRow> {
     if find_key(db, row.session, &new.name)?.is_some() {
         return Err(Error::Conflict(Conflict::BranchExists(new.name.clone())).into());
+    }
+    let count: u64 = db
+        .prepare_cached("SELECT count(*) FROM branch WHERE session = ?1 AND archived_at_ms IS NULL")?
+        .query_row(params![row.session], |row| row.get(0))?;
+    if count >= BRANCHES_MAX {
+        return Err(
+            Error::InvalidInput(format!("there are {count} branches, and no more are kept; delete some")).into()
+        );
     }
     let known = |id: &SegmentId| message::find_key(db, row.session, context, id);
     let fork = match &new.fork {

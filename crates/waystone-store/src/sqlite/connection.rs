@@ -30,8 +30,11 @@ pub(crate) fn open_writer(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Con
 
 fn open_for_commits(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<Connection> {
     let db = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, keys)?;
-    // The log is cut back to this size when it starts over.
-    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 4194304;")?;
+    // The log is cut back to this size when it starts over. What is deleted inside of a page that is written anyway is overwritten.
+    db.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 4194304;
+         PRAGMA secure_delete = FAST;",
+    )?;
     Ok(db)
 }
 

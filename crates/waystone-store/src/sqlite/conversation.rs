@@ -263,7 +263,8 @@ pub(crate) fn is_one(db: &Connection, session: i64) -> DbResult<bool> {
 /// No turn of a conversation goes on whose session is deleted.
 pub(crate) fn rest(db: &Connection, session: i64) -> DbResult<()> {
     db.prepare_cached(
-        "UPDATE conversation SET state = 'Idle', run = NULL, owner = NULL, draft = NULL, error = NULL WHERE session = ?1",
+        "UPDATE conversation SET state = 'Idle', run = NULL, owner = NULL, draft = NULL, error = NULL
+         WHERE session = ?1 AND owner IS NOT NULL",
     )?
     .execute(params![session])?;
     Ok(())

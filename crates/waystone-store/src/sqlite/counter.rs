@@ -15,6 +15,9 @@ pub(crate) fn recount(db: &Connection) -> DbResult<()> {
          UPDATE checkpoint_group AS g SET
              checkpoint_count = max(checkpoint_count, (SELECT count(*) FROM checkpoint WHERE group_key = g.key)),
              raw_bytes = max(raw_bytes, (SELECT coalesce(sum(raw_bytes), 0) FROM checkpoint WHERE group_key = g.key));
+         UPDATE branch AS b SET
+             message_count = (SELECT count(*) FROM message WHERE branch = b.key),
+             head = (SELECT segment FROM message WHERE branch = b.key ORDER BY position DESC LIMIT 1);
          UPDATE space AS p SET
              session_count = (SELECT count(*) FROM session WHERE space = p.space AND archived_at_ms IS NULL),
              checkpoint_count = (SELECT coalesce(sum(checkpoint_count), 0) FROM session WHERE space = p.space AND archived_at_ms IS NULL),

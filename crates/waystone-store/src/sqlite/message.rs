@@ -9,8 +9,7 @@ use waystone_core::api::{
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{SegmentId, SessionId};
-use waystone_core::meaning;
-use waystone_core::search::searched;
+use waystone_core::meaning::Piece;
 use waystone_core::store::{
     MessageFacts, Messages, NewConversation, NewMessage, NewSegment, NewSegments, Scope, WhichMessages,
 };
@@ -243,6 +242,12 @@ pub(crate) fn id_of(db: &Connection, key: i64) -> DbResult<SegmentId> {
     id.parse().map_err(|error| unreadable("a message's id", error))
 }
 
+/// The branch that a message was said on.
+pub(crate) fn branch_of(db: &Connection, session: i64, context: &SessionId, id: &SegmentId) -> DbResult<BranchRow> {
+    let (branch, _) = place_of(db, find_key(db, session, context, id)?)?;
+    branch::find_by_key(db, branch)
+}
+
 pub(crate) fn parent_of(db: &Connection, key: i64) -> DbResult<Option<i64>> {
     Ok(db.prepare_cached("SELECT parent FROM message WHERE segment = ?1")?.query_row(params![key], |row| row.get(0))?)
 }
@@ -270,6 +275,16 @@ pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<Option<Message>
     Ok(read_all(db, "m.segment = ?1", params![key])?.pop())
 }
 
+/// What follows from the text of a message and is kept with it. In a sealed store nothing is kept to search by.
+fn counted(db: &Connection, session: i64, id: &SegmentId) -> DbResult<(u64, Vec<Piece>)> {
+    let sql = "SELECT s.tokens, coalesce(i.pieces, x'') FROM message AS m JOIN segment AS s ON s.key = m.segment
+               LEFT JOIN segment_index AS i ON i.segment = s.key WHERE m.session = ?1 AND s.id = ?2";
+    let (tokens, pieces): (u64, Vec<u8>) =
+        db.prepare_cached(sql)?.query_row(params![session, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let pieces = pieces.chunks_exact(2).map(|piece| Piece::from_le_bytes([piece[0], piece[1]])).collect();
+    Ok((tokens, pieces))
+}
+
 /// Begins a conversation with the messages of another's active branch, under ids of their own.
 pub(crate) fn copy_branch(
     db: &Connection,
@@ -284,13 +299,14 @@ pub(crate) fn copy_branch(
         for message in read_all(db, condition, params![span.branch, span.first, span.last])? {
             let text = message.text();
             let MessageTokens { prompt, completion, estimated, .. } = message.metadata.tokens;
+            let (tokens, pieces) = counted(db, from.session, &message.id)?;
             let copy = NewMessage {
                 id: clock.new_id().parse().map_err(|error| unreadable("an id", error))?,
                 role: message.role,
                 kind: message.message_type,
                 text_hash: Hash::of(text.as_bytes()),
-                pieces: meaning::pieces(&searched(&text)),
-                tokens: if message.role == Role::Assistant { completion } else { prompt },
+                pieces,
+                tokens,
                 origin: message.metadata.origin,
                 facts: MessageFacts {
                     prompt_tokens: prompt,

@@ -7,7 +7,7 @@ mod upkeep;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use waystone_core::api::{CheckpointPage, Hit, ListCheckpoints, Segment, SegmentFilters};
 use waystone_core::clock::Timestamp;
 use waystone_core::search::{Found, NEAR, join, snippet, text_of_context};
@@ -64,11 +64,26 @@ fn search_project(
     let corpus = corpora.of(project);
     let mut corpus = corpus.lock().unwrap_or_else(PoisonError::into_inner);
     corpus.follow_segments(db, scope.space, project)?;
-    let allowed = match select.filters == SegmentFilters::default() {
+    let mut allowed = match select.filters == SegmentFilters::default() {
         true => corpus.tiers.iter().map(|tier| select.tiers.contains(tier)).collect(),
         false => corpus.places_of(&allowed(db, scope, select, project)?),
     };
+    let hidden = hidden(db, project)?;
+    if !hidden.is_empty() {
+        let hidden = corpus.places_of(&hidden);
+        allowed.iter_mut().zip(hidden).for_each(|(allowed, is_hidden)| *allowed &= !is_hidden);
+    }
     look(db, &corpus, "segment_word", &select.query, &allowed)
+}
+
+/// The messages of conversations that were deleted.
+fn hidden(db: &Connection, project: i64) -> DbResult<HashSet<i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT s.key FROM session AS c JOIN conversation AS t ON t.session = c.key JOIN segment AS s ON s.conversation = c.key
+         WHERE c.archived_at_ms IS NOT NULL AND s.project = ?1",
+    )?;
+    let keys = statement.query_map(params![project], |row| row.get(0))?;
+    Ok(keys.collect::<Result<_, _>>()?)
 }
 
 /// The segments that pass the filters.

@@ -197,7 +197,11 @@ pub(crate) fn tier_of(name: &str) -> DbResult<Tier> {
 
 /// A segment with its whole text, in whatever tier.
 pub(crate) fn find(db: &Connection, scope: &Scope, id: &SegmentId) -> DbResult<Option<Segment>> {
-    let sql = format!("SELECT {COLUMNS} {FROM} WHERE s.space = ?1 AND s.id = ?2");
+    // A message goes with its conversation.
+    let sql = format!(
+        "SELECT {COLUMNS} {FROM} WHERE s.space = ?1 AND s.id = ?2
+             AND NOT EXISTS (SELECT 1 FROM session WHERE key = s.conversation AND archived_at_ms IS NOT NULL)"
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, id.as_str()])?;
     rows.next()?.map(|row| read(row, None)).transpose()

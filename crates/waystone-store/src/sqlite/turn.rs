@@ -40,11 +40,13 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<T
 pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> DbResult<Stepped> {
     let kind = step.operation.unwrap_or_default();
     if let Some(first) = retry::find(db, scope, kind, step.idempotency.as_ref(), step.at)? {
-        let id = |name: &str| first[name].as_str().unwrap_or_default().to_owned();
-        return Ok(Stepped::Before {
-            message: id("message_id").parse().map_err(|error| unreadable("a first answer", error))?,
-            branch: id("branch").parse().map_err(|error| unreadable("a first answer", error))?,
-        });
+        let row = conversation::find_row(db, scope, &step.context)?;
+        let message: Option<SegmentId> = first["message_id"].as_str().and_then(|id| id.parse().ok());
+        let branch = match &message {
+            Some(id) => message::branch_of(db, row.session, &step.context, id)?,
+            None => branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?,
+        };
+        return Ok(Stepped::Before { message, branch: branch.name });
     }
     let row = conversation::find_row(db, scope, &step.context)?;
     if is_taken(db, &row, step)? {
@@ -61,8 +63,7 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
     }
     let seq = add_events(db, scope, &row, step)?;
     write(db, &row, &branch, step, owner, seq)?;
-    let message = step.message.as_ref().map(|message| &message.id).or(step.draft.as_ref().map(|draft| &draft.message));
-    let reply = json!({ "message_id": message.map_or("none", SegmentId::as_str), "branch": branch.name });
+    let reply = json!({ "message_id": step.message.as_ref().map(|message| &message.id) });
     retry::remember(db, scope, kind, step.idempotency.as_ref(), &reply, step.at)?;
     Ok(Stepped::Done { branch: branch.name, seq })
 }
@@ -98,7 +99,7 @@ fn tell(
 ) -> DbResult<()> {
     let message = step.message.as_ref();
     let payload = json!({
-        "context_id": step.context, "project_id": row.project, "branch": branch.name, "message_id": message.map(|new| &new.id),
+        "context_id": step.context, "project_id": row.project, "message_id": message.map(|new| &new.id),
         "role": message.map(|new| new.role),
     });
     let seq = append_and_publish(db, scope, &operation(&step.context, &row.project, kind, step.at, payload))?;
@@ -152,7 +153,7 @@ fn write(
     let draft_seq = if is_same { row.draft_seq } else { seq };
     db.prepare_cached(
         "UPDATE conversation SET state = ?2, run = ?3, owner = ?4, turn_branch = ?5, draft = ?6, attempt = ?7, draft_seq = ?8,
-                failures = ?9, event_seq = ?10,
+                failures = ?9, event_seq = ?10, updated_at_ms = max(updated_at_ms, ?12),
                 error = (SELECT sealed(?11, 'error', s.id, 'session:' || s.id, s.wrapped_key) FROM session AS s WHERE s.key = ?1)
          WHERE session = ?1",
     )?
@@ -168,6 +169,7 @@ fn write(
         step.failures,
         seq,
         step.error.as_ref().map(|error| json!(error).to_string()),
+        step.at.ms(),
     ])?;
     Ok(())
 }
@@ -226,6 +228,18 @@ pub(crate) fn find_event(db: &Connection, scope: &Scope, id: &SessionId, run: &s
         .optional()?)
 }
 
+fn nothing_written(row: &ConversationRow, id: &SessionId) -> Resync {
+    Resync {
+        context_id: id.clone(),
+        current_state: row.state,
+        message_id: None,
+        content: String::new(),
+        sequence: 0,
+        attempt: 1,
+        is_complete: false,
+    }
+}
+
 /// How a run left what it was writing: the reader goes on after its last event, and what others told since is told again.
 fn resync_of(
     db: &Connection,
@@ -243,15 +257,7 @@ fn resync_of(
         )?
         .query_row(params![row.session, run], |row| row.get(0))
         .optional()?;
-    let mut resync = Resync {
-        context_id: id.clone(),
-        current_state: row.state,
-        message_id: None,
-        content: String::new(),
-        sequence: 0,
-        attempt: 1,
-        is_complete: false,
-    };
+    let mut resync = nothing_written(row, id);
     if let Some(deltas) = deltas {
         let deltas: Value = serde_json::from_str(&deltas).map_err(|error| unreadable("an event", error))?;
         let message: SegmentId =
@@ -278,15 +284,7 @@ pub(crate) fn find_resync(
         return Ok(of_run);
     }
     let newest = list_events(db, scope, id, row.event_seq, 1)?.pop();
-    let mut resync = Resync {
-        context_id: id.clone(),
-        current_state: row.state,
-        message_id: None,
-        content: String::new(),
-        sequence: 0,
-        attempt: 1,
-        is_complete: false,
-    };
+    let mut resync = nothing_written(&row, id);
     if let Some(draft) = draft_of(&row)? {
         let parts = message::streamed(db, row.session, row.draft_seq, &draft.message, draft.attempt)?;
         (resync.sequence, resync.content) = (parts.len() as u64, parts.concat());

@@ -27,6 +27,8 @@ pub struct Report {
     pub readers: usize,
     pub events: u64,
     pub reconnects: u64,
+    /// Connections that were not made at the first try.
+    pub refused: u64,
     pub resyncs: u64,
     pub peak_kb: u64,
     /// How long another request took while everyone read.
@@ -75,6 +77,7 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
             Ok(seen) => {
                 report.events += seen.events;
                 report.reconnects += seen.reconnects;
+                report.refused += seen.refused;
                 report.resyncs += seen.resyncs;
                 if seen.text != whole {
                     report.wrong.push(format!("a reader has {} of {} bytes", seen.text.len(), whole.len()));
@@ -98,6 +101,7 @@ struct Seen {
     last: Option<String>,
     events: u64,
     reconnects: u64,
+    refused: u64,
     resyncs: u64,
     wrong: Option<String>,
 }
@@ -113,7 +117,8 @@ async fn read(
     ready.send_modify(|count| *count += 1);
     let mut seen = Seen { next: 1, ..Seen::default() };
     loop {
-        let Some(told) = events.next().await? else {
+        // A connection that is lost is made again, as browsers do.
+        let Ok(Some(told)) = events.next().await else {
             events = come_back(address, path, &mut seen).await?;
             continue;
         };
@@ -148,7 +153,17 @@ async fn read(
     }
 }
 
+/// So often a connection is tried before the server is thought to be gone.
+const TRIES: u32 = 20;
+
 async fn come_back(address: &str, path: &str, seen: &mut Seen) -> io::Result<Events> {
-    seen.reconnects += 1;
+    for _ in 1..TRIES {
+        seen.reconnects += 1;
+        if let Ok(events) = Events::open(address, path, seen.last.as_deref()).await {
+            return Ok(events);
+        }
+        seen.refused += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     Events::open(address, path, seen.last.as_deref()).await
 }

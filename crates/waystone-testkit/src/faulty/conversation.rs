@@ -102,6 +102,11 @@ impl ConversationStore for FaultyStore {
         Ok(done)
     }
 
+    async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {
+        self.step()?;
+        self.inner.is_conversation(scope, id).await
+    }
+
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn> {
         self.step()?;
         self.inner.find_turn(scope, id).await

@@ -15,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::SessionId;
 use crate::model::{Chunk, ModelCall, ModelError, Said};
-use crate::store::{Draft, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, Stepped, Turn, WhichMessages};
+use crate::store::{
+    Draft, Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, Stepped, Turn, WhichMessages,
+};
 use crate::tokens;
 
 /// So often a model is asked.
@@ -23,6 +25,8 @@ const TRIES: u64 = 3;
 /// Streamed text is written after so much time, or when there are so many parts of it.
 const WRITTEN_AFTER: Duration = Duration::from_millis(100);
 const PENDING_MAX: usize = 64;
+/// No provider makes a turn wait longer.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long to wait before the store is asked again that cannot be used.
 const STORE_PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 30];
 
@@ -90,7 +94,7 @@ impl Live {
         loop {
             stop = match stop {
                 Ok(()) | Err(Stop::Moved) => return,
-                Err(Stop::Signal(Signal::Cancel)) => self.cancel().await,
+                Err(Stop::Signal(Signal::Cancel(key))) => self.cancel(key).await,
                 // What was streamed and not written is streamed anew by who goes on.
                 Err(Stop::Signal(Signal::Leave | Signal::GoOn)) => return drop(self.write_rest().await),
                 Err(Stop::Failed(error)) => match self.fail(&error).await {
@@ -145,7 +149,7 @@ impl Live {
                     let mut signal = self.signal.clone();
                     tokio::select! {
                         () = self.engine.clock.sleep(pause) => {}
-                        _ = signal.wait_for(|signal| *signal == Signal::Leave) => return Err(Stop::Moved),
+                        _ = signal.wait_for(|signal| matches!(signal, Signal::Leave)) => return Err(Stop::Moved),
                     }
                 }
                 Err(Error::ContextNotFound(_)) => return Err(Stop::Moved),
@@ -190,16 +194,19 @@ impl Live {
         let told = std::mem::take(&mut self.pending).told;
         let mut step = self.step(self.turn.state);
         step.events.push(deltas);
-        let (store, scope, channel) = (Arc::clone(&self.engine.store), self.scope.clone(), Arc::clone(&self.channel));
+        let (engine, scope, channel) = (self.engine.clone(), self.scope.clone(), Arc::clone(&self.channel));
         self.writing = Some(tokio::spawn(async move {
-            let mut tries = 0;
+            let mut pauses = STORE_PAUSES.iter();
             loop {
-                match store.step_turn(&scope, step.clone()).await {
-                    Err(Error::StorageUnavailable { .. }) if tries < STORE_PAUSES.len() => tries += 1,
-                    done => {
-                        channel.mark_written(told);
-                        return done;
+                match (engine.store.step_turn(&scope, step.clone()).await, pauses.next()) {
+                    (Err(Error::StorageUnavailable { .. }), Some(pause)) => {
+                        engine.clock.sleep(Duration::from_secs(*pause)).await;
                     }
+                    (Ok(done), _) => {
+                        channel.mark_written(told);
+                        return Ok(done);
+                    }
+                    (failed, _) => return failed,
                 }
             }
         }));
@@ -317,6 +324,16 @@ impl Live {
             self.advance(TurnEvent::FirstChunk, None).await?;
         }
         let Some(draft) = &self.turn.draft else { return Err(Stop::Moved) };
+        let max = self.engine.limits.context_bytes_max;
+        if (self.text.len() + text.len()) as u64 > max {
+            let message = format!("the answer has more than {max} bytes");
+            return Err(failed(
+                "PAYLOAD_TOO_LARGE",
+                message,
+                "ask for less, or raise WAYSTONE_MAX_CONTEXT_BYTES",
+                false,
+            ));
+        }
         self.n += 1;
         self.sequence += 1;
         let told = ContentDelta {
@@ -347,7 +364,7 @@ impl Live {
             false if self.turn.config.mode == "plan" => MessageType::Plan,
             false => MessageType::Text,
         };
-        let message = self.message(kind, &answered, false).await?;
+        let message = self.message(kind, &answered).await?;
         let between = fsm::next(self.turn.state, TurnEvent::Answered).ok_or(Stop::Moved)?;
         let to = fsm::next(between, TurnEvent::NoCalls).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
@@ -357,17 +374,19 @@ impl Live {
         self.n += 3;
         (step.message, step.draft, step.failures) = (Some(message), None, 0);
         step.operation = Some("message.added");
+        // It is the model that says it.
+        self.scope = Scope { space: self.scope.space, ..Scope::local(&self.turn.config.model_id).for_agent() };
         self.take(step).await
     }
 
-    async fn message(&self, kind: MessageType, answered: &Answered, is_cancelled: bool) -> Outcome<NewMessage> {
+    async fn message(&self, kind: MessageType, answered: &Answered) -> Outcome<NewMessage> {
         let Some(draft) = self.turn.draft.clone() else { return Err(Stop::Moved) };
         let facts = MessageFacts {
             prompt_tokens: answered.prompt_tokens,
             completion_tokens: 0,
             is_estimate: answered.is_estimate,
             model: Some(self.turn.config.model_id.clone()),
-            is_cancelled,
+            is_cancelled: false,
             attempt: draft.attempt,
             sequence: self.sequence,
         };
@@ -380,20 +399,18 @@ impl Live {
     }
 
     /// Keeps what was streamed, and ends.
-    async fn cancel(&mut self) -> Outcome<()> {
+    async fn cancel(&mut self, key: Option<Idempotency>) -> Outcome<()> {
         let to = fsm::next(self.turn.state, TurnEvent::Cancel).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
-        step.operation = Some("turn.cancelled");
-        if !self.text.is_empty() && self.turn.draft.is_some() {
-            let nothing = Answered { prompt_tokens: 0, completion_tokens: None, is_estimate: true };
-            let message = self.message(MessageType::Text, &nothing, true).await?;
-            self.n += 1;
-            step.tell(self.n, MESSAGE_COMPLETED, completed(&self.context, &message));
-            step.message = Some(message);
-        }
-        self.n += 1;
-        step.tell_state(self.n, to);
-        step.draft = None;
+        step.idempotency = key;
+        let written = match self.text.is_empty() {
+            // An attempt before this one may have come further.
+            true => self.engine.written_draft(&self.scope, &self.context, &self.turn).await,
+            false => Ok(Some((self.text.clone(), self.sequence))),
+        };
+        let written = written.map_err(|error| of_store(&error))?;
+        let ended = self.engine.end_step(&mut step, &self.turn, written, self.n).await;
+        self.n = ended.map_err(|error| of_store(&error))?;
         self.take(step).await
     }
 
@@ -411,7 +428,7 @@ impl Live {
         self.n += 1;
         step.tell_state(self.n, to);
         self.take(step).await?;
-        let pause = error.retry_after.unwrap_or_else(|| self.back_off(failures));
+        let pause = error.retry_after.unwrap_or_else(|| self.back_off(failures)).min(PAUSE_MAX);
         let (clock, mut signal) = (Arc::clone(&self.engine.clock), self.signal.clone());
         tokio::select! {
             signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
@@ -441,8 +458,8 @@ fn of_store(error: &Error) -> Stop {
 }
 
 async fn told_otherwise(signal: &mut watch::Receiver<Signal>) -> Signal {
-    match signal.wait_for(|signal| *signal != Signal::GoOn).await {
-        Ok(signal) => *signal,
+    match signal.wait_for(|signal| !matches!(signal, Signal::GoOn)).await {
+        Ok(signal) => signal.clone(),
         Err(_) => Signal::Leave,
     }
 }

@@ -97,6 +97,8 @@ struct Ring {
     start: u64,
     /// Those before this number are in the log.
     written: u64,
+    /// The log could not be read: nothing is told before it was.
+    is_behind: bool,
     last: Option<(Arc<str>, u64)>,
 }
 
@@ -154,13 +156,13 @@ impl Channel {
 
     /// Tells what is not in the log yet. Returns its number.
     pub(super) fn tell(&self, frame: Frame) -> u64 {
-        let end = {
-            let mut ring = self.ring();
+        let mut ring = self.ring();
+        // What is not told now is told from the log.
+        if !ring.is_behind {
             ring.push(frame);
-            ring.end()
-        };
-        self.told.send_replace(end);
-        end
+        }
+        self.told.send_replace(ring.end());
+        ring.end()
     }
 
     /// What was told up to this number is in the log now.
@@ -176,23 +178,23 @@ impl Channel {
         }
         let mut followed = self.followed.lock().await;
         loop {
-            let rows = store.list_turn_events(scope, context, *followed + 1, PAGE).await?;
-            let Some(newest) = rows.last().map(|row| row.seq) else { return Ok(()) };
-            let end = {
-                let mut ring = self.ring();
-                for row in &rows {
-                    for frame in frames(row, false)? {
-                        if !ring.has(&frame.run, frame.n) {
-                            ring.push(frame);
-                            // All that was told before is older than this row.
-                            ring.written = ring.end();
-                        }
-                    }
+            let read = store.list_turn_events(scope, context, *followed + 1, PAGE).await;
+            let read = read.and_then(|rows| {
+                let frames = rows.iter().map(|row| frames(row, false)).collect::<Result<Vec<_>>>()?;
+                Ok((rows.last().map(|row| row.seq), frames))
+            });
+            let mut ring = self.ring();
+            ring.is_behind = read.is_err();
+            let (Some(newest), frames) = read? else { return Ok(()) };
+            for frame in frames.into_iter().flatten() {
+                if !ring.has(&frame.run, frame.n) {
+                    ring.push(frame);
+                    // All that was told before is older than this row.
+                    ring.written = ring.end();
                 }
-                ring.end()
-            };
+            }
             *followed = newest;
-            self.told.send_replace(end);
+            self.told.send_replace(ring.end());
         }
     }
 }

@@ -15,7 +15,7 @@ use waystone_core::store::{
 };
 
 use crate::lock;
-use crate::sqlite::{Sqlite, branch, conversation, message, turn};
+use crate::sqlite::{Sqlite, branch, conversation, message, session, turn};
 
 #[async_trait]
 impl ConversationStore for Sqlite {
@@ -97,6 +97,15 @@ impl ConversationStore for Sqlite {
     async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()> {
         let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
         self.writer.write(move |db| branch::archive(db, &scope, &id, &name, at)).await
+    }
+
+    async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let is_one = move |db: &rusqlite::Connection| match session::find_row(db, &scope, &id)? {
+            Some(row) => conversation::is_one(db, row.key),
+            None => Ok(false),
+        };
+        self.readers.read(is_one).await
     }
 
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn> {

@@ -85,7 +85,7 @@ pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Findi
 }
 
 /// Queries that find something where sums are not what they sum up, and what of it is said.
-const SUMS: [(&str, &str); 3] = [
+const SUMS: [(&str, &str); 4] = [
     (
         "SELECT 1 FROM session AS s WHERE
              checkpoint_count <> (SELECT count(*) FROM checkpoint WHERE session = s.key AND archived_at_ms IS NULL)
@@ -113,6 +113,12 @@ const SUMS: [(&str, &str); 3] = [
               EXCEPT SELECT project, coalesce(task, 0), tier, type, count(*), sum(tokens), sum(pinned), sum(pinned * tokens)
               FROM segment GROUP BY 1, 2, 3, 4)",
         "sums of segments",
+    ),
+    (
+        "SELECT 1 FROM branch AS b WHERE
+             message_count <> (SELECT count(*) FROM message WHERE branch = b.key)
+             OR head IS NOT (SELECT segment FROM message WHERE branch = b.key ORDER BY position DESC LIMIT 1)",
+        "ends of branches",
     ),
 ];
 

@@ -25,11 +25,11 @@ pub(crate) fn remove_rows(db: &Connection, session: i64, doomed: &BTreeSet<i64>)
     recount_session(db, session)
 }
 
-/// Does what removes something. What is freed by it is overwritten, and by nothing else: it costs writes.
+/// Does what removes something. Pages that are freed by it are overwritten, and by nothing else: it costs writes.
 pub(crate) fn overwriting<T>(db: &Connection, work: impl FnOnce() -> DbResult<T>) -> DbResult<T> {
     db.pragma_update(None, "secure_delete", true)?;
     let done = work();
-    db.pragma_update(None, "secure_delete", false)?;
+    db.pragma_update(None, "secure_delete", "FAST")?;
     done
 }
 
@@ -104,6 +104,24 @@ pub(crate) fn forget_words(db: &Connection) -> DbResult<()> {
         if db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = ?1")?.exists(params![table])? {
             overwriting(db, || Ok(db.execute_batch(&format!("INSERT INTO {table} ({table}) VALUES ('optimize')"))?))?;
         }
+    }
+    overwrite_free(db)
+}
+
+/// So much of what is free is overwritten at once.
+const OVERWRITTEN_BYTES_MAX: i64 = 64 * 1024 * 1024;
+
+/// Overwrites pages that were freed before, as the indexes of words were merged: they are taken for something that is nothing, and
+/// given back.
+fn overwrite_free(db: &Connection) -> DbResult<()> {
+    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let (free, size) = (pragma("freelist_count")?, pragma("page_size")?);
+    // Some are taken for the table itself.
+    let bytes = ((free - 2) * (size - 4)).min(OVERWRITTEN_BYTES_MAX);
+    if bytes > 0 {
+        db.execute_batch("CREATE TABLE nothing (bytes BLOB NOT NULL) STRICT")?;
+        db.execute("INSERT INTO nothing (bytes) VALUES (zeroblob(?1))", params![bytes])?;
+        overwriting(db, || Ok(db.execute_batch("DROP TABLE nothing")?))?;
     }
     Ok(())
 }
