@@ -79,8 +79,12 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     let output = show(directory.path(), |command| _ = command.args(["--max-checkpoints", "0"]));
     assert_eq!(output.status.code(), Some(2));
     let mut status = command(&binary("waystone"), directory.path());
+    // Nor is there a keychain.
+    status.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
     let output = status.arg("status").env("WORKRAIL_ENCRYPTION", "enabled").output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("encryption needs a key"), "never silently in plain text");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("WAYSTONE_KEY_FILE, or a passphrase"), "{error}");
+    assert!(!directory.path().join("waystone.db").exists(), "never silently in plain text");
 }
 
 #[test]

@@ -119,9 +119,9 @@ fn overwrite_free(db: &Connection) -> DbResult<()> {
     // Some are taken for the table itself.
     let bytes = ((free - 2) * (size - 4)).min(OVERWRITTEN_BYTES_MAX);
     if bytes > 0 {
-        db.execute_batch("CREATE TABLE nothing (bytes BLOB NOT NULL) STRICT")?;
-        db.execute("INSERT INTO nothing (bytes) VALUES (zeroblob(?1))", params![bytes])?;
-        overwriting(db, || Ok(db.execute_batch("DROP TABLE nothing")?))?;
+        db.execute_batch("CREATE TABLE overwritten (bytes BLOB NOT NULL) STRICT")?;
+        db.execute("INSERT INTO overwritten (bytes) VALUES (zeroblob(?1))", params![bytes])?;
+        overwriting(db, || Ok(db.execute_batch("DROP TABLE overwritten")?))?;
     }
     Ok(())
 }
