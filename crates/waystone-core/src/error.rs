@@ -112,7 +112,7 @@ pub enum Conflict {
     SegmentDiffers(SegmentId),
     #[error("snapshot `{0}` is here in another project")]
     SnapshotElsewhere(SnapshotId),
-    #[error("session `{0}` is a conversation, whose messages are kept as they are said")]
+    #[error("session `{0}` is a conversation: it has messages and no checkpoints")]
     IsConversation(SessionId),
     #[error("there is a branch `{0}` already")]
     BranchExists(BranchName),
@@ -155,7 +155,9 @@ impl Conflict {
             | Self::SnapshotElsewhere(_) => {
                 "nothing was imported: an id means one thing; import into another data directory"
             }
-            Self::IsConversation(_) => "add a message to it, or save into another session",
+            Self::IsConversation(_) => {
+                "use another session; this one is at GET /api/contexts/{id} and `waystone context`"
+            }
             Self::BranchExists(_) => "choose another name, or switch to it",
             Self::ChangedSince { .. } => "undo those first, the newest first",
             Self::UndoneAlready(_) | Self::RemovedSince(_) => {

@@ -251,10 +251,10 @@ pub struct ReadContent {
     /// The first `sequence` that is wanted; 1, the beginning, when left out.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4_294_967_295u32))]
-    pub from_sequence: u64,
+    pub from_sequence: u32,
 }
 
-fn one() -> u64 {
+fn one() -> u32 {
     1
 }
 

@@ -11,7 +11,7 @@ use super::secret::{cover_segment, cover_session, cover_text};
 use crate::api::{CheckpointRecord, ListCheckpoints, LoadCheckpoint, ProjectRecord, SessionRecord};
 use crate::clock::Timestamp;
 use crate::document::{PROJECT, SESSION, VERSION};
-use crate::error::{Error, Result};
+use crate::error::{Conflict, Error, Result};
 use crate::id::{CheckpointId, ProjectId, SegmentId, SessionId};
 use crate::offload::offload;
 use crate::store::Scope;
@@ -50,9 +50,7 @@ impl Engine {
     pub async fn export_session(&self, scope: &Scope, id: &SessionId) -> Result<Export> {
         let session = self.store.find_session(scope, id).await?;
         if self.store.is_conversation(scope, id).await? {
-            let message =
-                format!("session `{id}` is a conversation: `waystone context export` or GET /api/contexts/{id} has it");
-            return Err(Error::InvalidInput(message));
+            return Err(Error::Conflict(Conflict::IsConversation(id.clone())));
         }
         let mut record = SessionRecord {
             id: session.id,

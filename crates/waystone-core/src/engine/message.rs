@@ -144,6 +144,6 @@ impl Engine {
         if request.from_sequence == 0 {
             return Err(Error::InvalidInput("from_sequence is 0, the first one is 1".to_owned()));
         }
-        self.store.read_content(scope, id, message, request.from_sequence).await
+        self.store.read_content(scope, id, message, u64::from(request.from_sequence)).await
     }
 }

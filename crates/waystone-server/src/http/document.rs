@@ -21,7 +21,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/sessions/{sessionId}/export", "export_session", export_session)
             .summary("A session with its checkpoints as one document; it breaks off where one cannot be read")
             .replies::<Document>(200)
-            .errors(&[404]),
+            .errors(&[404, 409]),
         Route::new(Method::GET, "/api/projects/{project_id}/export", "export_project", export_project)
             .summary("A project with its tasks, segments and snapshots as one document")
             .replies::<Document>(200)

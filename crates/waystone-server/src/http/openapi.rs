@@ -61,6 +61,10 @@ fn operation(route: &Route) -> Value {
         let content = json!({ "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } });
         responses.insert(status.to_string(), json!({ "description": meaning(status), "content": content }));
     }
+    if route.query.is_some() {
+        let description = "The request line is longer than 64 KiB.";
+        responses.insert("414".to_owned(), json!({ "description": description }));
+    }
     let mut operation = json!({
         "operationId": operation_id(route), "summary": route.summary,
         "parameters": parameters(route), "responses": responses,
