@@ -109,7 +109,7 @@ async fn change_some(h: &Harness) {
 
 /// The same for conversations: two branches, a message on each, and turns that failed for want of a model.
 async fn converse(h: &Harness) {
-    let create = json!({ "mode": "code", "parameters": { "temperature": 0.5 }, "workspace_path": "/work/golden" });
+    let create = json!({ "mode": "code", "parameters": { "temperature": 0.5 }, "workspace_path": "/home/dev/golden" });
     let id = h.engine.create_context(&h.scope, serde_json::from_value(create).unwrap()).await.unwrap().id;
     let mut reader = h.engine.follow_context(&h.scope, &id, None).await.unwrap();
     for (branch, said) in [("main", "how is money kept?"), ("other", "größe\nof what?")] {

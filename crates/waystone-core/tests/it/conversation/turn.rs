@@ -291,7 +291,7 @@ async fn a_page_of_a_branch_is_found_wherever_it_was_forked() {
 async fn a_conversation_may_begin_with_the_active_branch_of_another() {
     let t = Talk::new().await;
     t.fake.then(Reply::text("A1"));
-    let first = t.create(json!({ "workspace_path": "/work/app" })).await;
+    let first = t.create(json!({ "workspace_path": "/home/dev/app" })).await;
     assert_eq!(first.project_id.as_str(), "app");
     t.say(&first.id, "Q1").await;
     let copy = t.create(json!({ "parent_id": first.id })).await;
