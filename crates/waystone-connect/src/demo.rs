@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use waystone_core::api::Role;
-use waystone_core::model::{Answer, Chunk, ModelCall, ModelError};
+use waystone_core::model::{Answer, Chunk, ModelCall, ModelError, Said, Usage};
 
 /// Between two words, so that a person sees the answer grow.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -22,9 +22,9 @@ impl Demo {
     pub(crate) fn new(call: &ModelCall) -> Self {
         let text = format!("{} {WHAT_IT_IS}", about_last_message(call));
         let mut chunks: VecDeque<Chunk> = text.split_inclusive(' ').map(|word| Chunk::Text(word.to_owned())).collect();
-        let said = call.messages.iter().map(|said| said.text.as_str());
+        let said = call.messages.iter().map(Said::text);
         let prompt = said.chain([call.system.as_str()]).map(words).sum();
-        chunks.push_back(Chunk::Usage { prompt, completion: words(&text) });
+        chunks.push_back(Chunk::Usage(Usage { prompt, completion: words(&text), ..Usage::default() }));
         Self { chunks, has_begun: false }
     }
 }
@@ -41,12 +41,13 @@ impl Answer for Demo {
 }
 
 fn about_last_message(call: &ModelCall) -> String {
-    let Some(said) = call.messages.iter().rfind(|said| said.role == Role::User) else {
+    let of_user = |said: &&Said| matches!(said, Said::Text { role: Role::User, .. });
+    let Some(said) = call.messages.iter().rfind(of_user).map(Said::text) else {
         return "You said nothing yet.".to_owned();
     };
-    let count = words(&said.text);
+    let count = words(said);
     let unit = if count == 1 { "word" } else { "words" };
-    format!("You said \"{}\" ({count} {unit}).", quote(&said.text))
+    format!("You said \"{}\" ({count} {unit}).", quote(said))
 }
 
 /// The beginning of `text`, on one line.

@@ -10,7 +10,7 @@ mod openai;
 use std::fmt;
 
 use async_trait::async_trait;
-use waystone_core::api::TurnError;
+use waystone_core::api::{ModelInfo, TurnError};
 use waystone_core::model::{Answer, Model, ModelCall, ModelError};
 
 use key::Key;
@@ -66,6 +66,24 @@ impl Model for Providers {
                 "set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server), or use model `demo`",
             )),
         }
+    }
+
+    fn describe(&self, model: &str) -> ModelInfo {
+        let is_demo = model == "demo" || model.starts_with("demo-");
+        ModelInfo {
+            id: model.to_owned(),
+            provider: if is_demo { "demo" } else { "openai" }.to_owned(),
+            name: model.to_owned(),
+            limit: 128_000,
+            limit_assumed: true,
+            prices: None,
+            ready: is_demo || matches!(self.openai, Some(Ok(_))),
+            hint: None,
+        }
+    }
+
+    async fn list(&self) -> Vec<ModelInfo> {
+        vec![self.describe("demo")]
     }
 }
 

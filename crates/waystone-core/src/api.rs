@@ -20,6 +20,7 @@ mod handle;
 mod mark;
 mod message;
 mod metadata;
+mod model;
 mod operation;
 mod origin;
 mod resume;
@@ -31,6 +32,7 @@ mod stash;
 mod stats;
 mod status;
 mod task;
+mod tool_call;
 mod transcript;
 mod turn;
 mod usage;
@@ -65,6 +67,7 @@ pub use message::{
     MessageNode, MessagePage, MessageTokens, MessageType, ReadContent, Role,
 };
 pub use metadata::Metadata;
+pub use model::{ModelInfo, ModelList, Prices};
 pub use operation::{ListOperations, Operation, OperationPage, UndoOperation, UndoneOperation};
 pub use origin::Origin;
 pub(crate) use origin::check_claimed;
@@ -85,6 +88,7 @@ pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,
     SnapshotPage, Task, TaskList,
 };
+pub use tool_call::Tool;
 pub use transcript::{Digest, Failure, OpenCall, OpenTask, Quote};
 pub use turn::{
     ContentDelta, ContextState, Heartbeat, MessageCompleted, Resync, StateChanged, TurnChanged, TurnError, TurnState,

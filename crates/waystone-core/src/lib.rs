@@ -34,6 +34,7 @@ pub mod secret;
 pub mod store;
 pub mod survive;
 pub mod tokens;
+pub mod tools;
 pub mod transcript;
 pub mod words;
 

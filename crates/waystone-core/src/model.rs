@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use crate::api::{Role, TurnError};
+use crate::api::{ModelInfo, Role, Tool, TurnError};
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,26 +15,75 @@ pub struct ModelCall {
     pub model: String,
     /// What it is told before everything else.
     pub system: String,
-    /// What was said, oldest first.
+    /// What was said, oldest first. The result of a call follows it before anything else is said.
     pub messages: Vec<Said>,
+    /// What it may call.
+    pub tools: Vec<Tool>,
+    /// Whether it must answer in words, though there are tools: it has called enough of them.
+    pub is_last: bool,
     /// The conversation's parameters, such as `temperature`.
     pub parameters: Map<String, Value>,
 }
 
 /// One message as a model sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    pub role: Role,
-    pub text: String,
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    Text {
+        role: Role,
+        text: String,
+    },
+    /// An answer that calls tools; its text may be empty.
+    Calls {
+        text: String,
+        calls: Vec<Call>,
+    },
+    /// What came of a call.
+    Result {
+        call_id: String,
+        tool: String,
+        text: String,
+        is_error: bool,
+    },
+}
+
+impl Said {
+    /// What it says in words.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text { text, .. } | Self::Calls { text, .. } | Self::Result { text, .. } => text,
+        }
+    }
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// By the model, or its provider.
+    pub id: String,
+    pub tool: String,
+    /// An object, or the text that the model wrote in place of one.
+    pub arguments: Value,
 }
 
 /// A part of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Chunk {
     /// More text. Never empty.
     Text(String),
+    /// A whole call.
+    Call(Call),
     /// What the provider counted, for the whole answer. The last one counts.
-    Usage { prompt: u64, completion: u64 },
+    Usage(Usage),
+}
+
+/// Tokens as a provider counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All that was read, what came from a cache and what went into one included.
+    pub prompt: u64,
+    pub completion: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
 }
 
 /// Why a model does not answer, or not to the end.
@@ -53,6 +102,12 @@ pub struct ModelError {
 pub trait Model: Send + Sync {
     /// Begins an answer. To drop it is to break it off.
     async fn call(&self, call: ModelCall) -> Result<Box<dyn Answer>, ModelError>;
+
+    /// What is known of a model, whether it can be asked or not.
+    fn describe(&self, model: &str) -> ModelInfo;
+
+    /// Those that are configured, built in or found to run on this machine.
+    async fn list(&self) -> Vec<ModelInfo>;
 }
 
 /// An answer under way.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
-use waystone_core::model::{Answer, Chunk, ModelError};
+use waystone_core::model::{self, Answer, Chunk, ModelError};
 
 use super::event::Events;
 use super::failure::Peer;
@@ -120,7 +120,8 @@ impl Streaming {
         self.is_over = true;
         if let Some(usage) = self.usage {
             let (prompt, completion) = (usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0));
-            self.last.push_back(Ok(Chunk::Usage { prompt, completion }));
+            let counted = model::Usage { prompt, completion, ..model::Usage::default() };
+            self.last.push_back(Ok(Chunk::Usage(counted)));
         }
         if self.has_tool_call && !self.has_text {
             self.last.push_back(Err(self.peer.called_tool()));

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use waystone_core::model::ModelCall;
+use waystone_core::model::{ModelCall, Said};
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
@@ -14,7 +14,11 @@ const OURS: [&str; 9] =
 /// The body of a request for `call`, as bytes.
 pub(super) fn request(call: &ModelCall) -> Vec<u8> {
     let system = (!call.system.is_empty()).then(|| json!({ "role": "system", "content": call.system }));
-    let said = call.messages.iter().map(|said| json!({ "role": said.role.as_str(), "content": said.text }));
+    let said = call.messages.iter().map(|said| match said {
+        Said::Text { role, text } => json!({ "role": role.as_str(), "content": text }),
+        Said::Calls { text, .. } => json!({ "role": "assistant", "content": text }),
+        Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
+    });
     let mut body = json!({
         "model": call.model,
         "messages": system.into_iter().chain(said).collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use serde_json::json;
 use waystone_core::model::{Chunk, Model};
 use waystone_testkit::model::{FakeModel, Reply};
 
-use crate::ask::{ask, at, call, drain, text, texts};
+use crate::ask::{ask, at, call, drain, text, texts, usage};
 
 #[tokio::test]
 async fn an_answer_comes_chunk_by_chunk_as_it_is_sent() {
@@ -15,7 +15,7 @@ async fn an_answer_comes_chunk_by_chunk_as_it_is_sent() {
         fake.release(1);
         assert_eq!(answer.next().await, Some(Ok(Chunk::Text(word.to_owned()))));
     }
-    assert_eq!(answer.next().await, Some(Ok(Chunk::Usage { prompt: 2, completion: 3 })));
+    assert_eq!(answer.next().await, Some(Ok(usage(2, 3))));
     assert_eq!(answer.next().await, None);
 }
 
@@ -27,7 +27,7 @@ async fn text_is_whole_however_its_bytes_are_cut() {
         fake.then(Reply::chunks(parts).split_bytes(size));
         let (chunks, error) = ask(&fake).await;
         assert_eq!((&chunks[..6], error), (&texts(parts)[..], None), "{size} bytes at a time");
-        assert_eq!(chunks[6..], [Chunk::Usage { prompt: 2, completion: 6 }]);
+        assert_eq!(chunks[6..], [usage(2, 6)]);
     }
 }
 
@@ -66,7 +66,7 @@ async fn the_last_usage_is_told_once_and_at_the_end() {
     let fake = FakeModel::start().await;
     fake.then(Reply::events([with_usage("a", 1), with_usage("b", 2), "[DONE]".to_owned()]));
     let (chunks, error) = ask(&fake).await;
-    let usage = Chunk::Usage { prompt: 9, completion: 2 };
+    let usage = usage(9, 2);
     assert_eq!((chunks, error), ([texts(["a", "b"]), vec![usage]].concat(), None));
 }
 
@@ -95,7 +95,7 @@ async fn an_answer_of_nothing_but_tool_calls_is_an_error() {
     fake.then(Reply::chunks([" \n"]).tool_calls(calls.clone()));
     let (chunks, error) = ask(&fake).await;
     let error = error.unwrap();
-    assert_eq!(chunks, [texts([" \n"]), vec![Chunk::Usage { prompt: 2, completion: 7 }]].concat());
+    assert_eq!(chunks, [texts([" \n"]), vec![usage(2, 7)]].concat());
     assert_eq!((error.is_recoverable, error.error.code.as_str()), (false, "MODEL_CALLED_TOOL"));
 
     fake.then(Reply::text("It rains.").tool_calls(calls));

@@ -2,15 +2,22 @@
 
 use waystone_connect::{ProviderSettings, Providers};
 use waystone_core::api::Role;
-use waystone_core::model::{Answer, Chunk, Model, ModelCall, ModelError, Said};
+use waystone_core::model::{Answer, Chunk, Model, ModelCall, ModelError, Said, Usage};
 use waystone_testkit::model::FakeModel;
 
 /// A key that nothing else contains.
 pub(crate) const KEY: &str = "sk-5eCrEt-0123456789";
 
 pub(crate) fn call(model: &str, text: &str) -> ModelCall {
-    let messages = vec![Said { role: Role::User, text: text.to_owned() }];
-    ModelCall { model: model.to_owned(), system: String::new(), messages, parameters: Default::default() }
+    let messages = vec![Said::Text { role: Role::User, text: text.to_owned() }];
+    ModelCall {
+        model: model.to_owned(),
+        system: String::new(),
+        messages,
+        tools: Vec::new(),
+        is_last: false,
+        parameters: Default::default(),
+    }
 }
 
 pub(crate) fn providers(key: Option<&str>, base_url: Option<&str>) -> Providers {
@@ -52,11 +59,15 @@ pub(crate) async fn refusal(fake: &FakeModel) -> ModelError {
 pub(crate) fn text(chunks: &[Chunk]) -> String {
     let text = |chunk: &Chunk| match chunk {
         Chunk::Text(text) => text.clone(),
-        Chunk::Usage { .. } => String::new(),
+        Chunk::Usage(_) | Chunk::Call(_) => String::new(),
     };
     chunks.iter().map(text).collect()
 }
 
 pub(crate) fn texts<const N: usize>(texts: [&str; N]) -> Vec<Chunk> {
     texts.into_iter().map(|text| Chunk::Text(text.to_owned())).collect()
+}
+
+pub(crate) fn usage(prompt: u64, completion: u64) -> Chunk {
+    Chunk::Usage(Usage { prompt, completion, ..Usage::default() })
 }

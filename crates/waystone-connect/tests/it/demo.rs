@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use waystone_core::api::Role;
 use waystone_core::model::{Chunk, Model, Said};
 
-use crate::ask::{call, drain, providers, text};
+use crate::ask::{call, drain, providers, text, usage};
 
 const WHAT_IT_IS: &str =
     "This is the built-in demo model: it streams an answer like any other, and needs no key or network.";
@@ -35,14 +35,14 @@ async fn the_demo_quotes_at_most_sixty_characters() {
 async fn the_demo_streams_word_by_word_and_ends_with_the_usage() {
     let mut asked = call("demo", "How are you?");
     asked.system = "Be kind.".to_owned();
-    asked.messages.push(Said { role: Role::Assistant, text: "Well.".to_owned() });
+    asked.messages.push(Said::Text { role: Role::Assistant, text: "Well.".to_owned() });
     let begun = Instant::now();
     let (chunks, _) = drain(providers(None, None).call(asked).await.unwrap()).await;
 
     let words = chunks.len() - 1;
     assert_eq!(chunks[..3], [Chunk::Text("You ".into()), Chunk::Text("said ".into()), Chunk::Text("\"How ".into())]);
     assert_eq!(chunks[words - 1], Chunk::Text("network.".into()));
-    assert_eq!(chunks[words], Chunk::Usage { prompt: 6, completion: words as u64 });
+    assert_eq!(chunks[words], usage(6, words as u64));
     assert_eq!(begun.elapsed(), Duration::from_millis(15) * (words as u32 - 1));
 }
 

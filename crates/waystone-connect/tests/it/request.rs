@@ -27,8 +27,8 @@ async fn the_system_text_comes_before_what_was_said() {
     let fake = FakeModel::start().await;
     let mut asked = call("gpt-4", "one");
     asked.system = "Be brief.".to_owned();
-    asked.messages.push(Said { role: Role::Assistant, text: "two".to_owned() });
-    asked.messages.push(Said { role: Role::System, text: "three".to_owned() });
+    asked.messages.push(Said::Text { role: Role::Assistant, text: "two".to_owned() });
+    asked.messages.push(Said::Text { role: Role::System, text: "three".to_owned() });
     at(&fake).call(asked).await.unwrap();
     let expected = json!({
         "model": "gpt-4",

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Engine;
+use super::{Engine, Limits};
 use crate::api::{
     ChatConfig, Context, ContextPage, ContextState, CreateContext, DeletedSession, Deletion, FindContext, ListContexts,
-    UpdateContext,
+    ModelInfo, UpdateContext,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
@@ -45,6 +45,23 @@ impl Model for NoModel {
             hint: "use `waystone serve` or `waystone chat`".to_owned(),
         };
         Err(ModelError { is_recoverable: false, retry_after: None, error })
+    }
+
+    fn describe(&self, model: &str) -> ModelInfo {
+        ModelInfo {
+            id: model.to_owned(),
+            provider: String::new(),
+            name: model.to_owned(),
+            limit: Limits::default().window_tokens,
+            limit_assumed: true,
+            prices: None,
+            ready: false,
+            hint: None,
+        }
+    }
+
+    async fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
     }
 }
 

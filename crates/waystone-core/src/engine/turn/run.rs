@@ -248,11 +248,13 @@ impl Live {
         let config = now.config;
         self.turn.config = config.clone();
         let system = system_prompt(&config, |id| (self.engine.chat.prompt)(id));
-        let messages = said.messages.iter().map(|message| Said { role: message.role, text: message.text() });
+        let messages = said.messages.iter().map(|message| Said::Text { role: message.role, text: message.text() });
         Ok(ModelCall {
             model: config.model_id,
             system,
-            messages: messages.filter(|said| !said.text.is_empty()).collect(),
+            messages: messages.filter(|said| !said.text().is_empty()).collect(),
+            tools: Vec::new(),
+            is_last: false,
             parameters: config.parameters,
         })
     }
@@ -261,7 +263,7 @@ impl Live {
     async fn ask(&mut self) -> Outcome<Answered> {
         (self.text, self.sequence) = (String::new(), 0);
         let call = self.prepare_call().await?;
-        let asked = call.messages.iter().map(|said| said.text.clone()).collect::<Vec<_>>();
+        let asked = call.messages.iter().map(|said| said.text().to_owned()).collect::<Vec<_>>();
         let model = Arc::clone(&self.engine.chat.model);
         let mut signal = self.signal.clone();
         let mut answer = tokio::select! {
@@ -284,7 +286,9 @@ impl Live {
                 part = answer.next() => match part {
                     None => break,
                     Some(Ok(Chunk::Text(text))) => self.stream(text).await?,
-                    Some(Ok(Chunk::Usage { prompt, completion })) => usage = Some((prompt, completion)),
+                    Some(Ok(Chunk::Usage(counted))) => usage = Some((counted.prompt, counted.completion)),
+                    // None is offered yet.
+                    Some(Ok(Chunk::Call(_))) => {}
                     Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
                 },
                 () = async { timer.as_mut().expect("there is a timer").await }, if timer.is_some() => {
