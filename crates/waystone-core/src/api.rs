@@ -88,7 +88,10 @@ pub use task::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, RestoredSnapshot, SetCurrentTask, Snapshot,
     SnapshotPage, Task, TaskList,
 };
-pub use tool_call::Tool;
+pub use tool_call::{
+    AnswerToolCall, ApprovalStatus, DecideTools, DecidedTools, EditArguments, RequestedCall, Tool, ToolCall,
+    ToolCallCompleted, ToolCallRequested, ToolList, ToolOutcome,
+};
 pub use transcript::{Digest, Failure, OpenCall, OpenTask, Quote};
 pub use turn::{
     ContentDelta, ContextState, Heartbeat, MessageCompleted, Resync, StateChanged, TurnChanged, TurnError, TurnState,

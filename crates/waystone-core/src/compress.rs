@@ -123,6 +123,14 @@ pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
     Compressed { context, tokens_max, tokens_before, tokens_after, fates }
 }
 
+/// The most telling lines of a text, in at most so many tokens; `None` if not even one fits.
+pub fn extract(text: &str, tokens_max: usize) -> Option<String> {
+    match Pieces::cut(&Value::from(text), true, None).within(tokens_max)? {
+        Value::String(best) => Some(best),
+        _ => None,
+    }
+}
+
 /// A context as compact JSON, and where each of its members ends in it.
 fn write(context: &Map<String, Value>) -> (String, Vec<usize>) {
     let (mut text, mut ends) = ("{".to_owned(), Vec::with_capacity(context.len()));

@@ -23,6 +23,7 @@ mod stash;
 mod stats;
 mod status;
 mod task;
+mod tool_call;
 mod transcript;
 mod turn;
 mod usage;
@@ -41,6 +42,7 @@ use crate::tokens::Counts;
 
 pub use conversation::{Chat, Lookup, MAIN};
 pub use document::Export;
+pub use tool_call::{PolicyKind, ToolPolicy};
 use turn::Turns;
 pub use turn::{Frame, Reader};
 

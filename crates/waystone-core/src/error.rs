@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{ContextState, ErrorBody, ErrorReply};
+use crate::api::{ApprovalStatus, ContextState, ErrorBody, ErrorReply};
 use crate::id::{
     BranchName, CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId,
+    ToolCallId,
 };
 use crate::secret::{Finding, Findings};
 
@@ -61,6 +62,8 @@ pub enum Error {
     BranchNotFound { context: SessionId, name: BranchName },
     #[error("there is no message `{message}` in context {context}")]
     MessageNotFound { context: SessionId, message: SegmentId },
+    #[error("there is no tool call `{call}` in context {context}")]
+    ToolCallNotFound { context: SessionId, call: ToolCallId },
     #[error("context {context} is in state {}: {why}", .state.as_str())]
     InvalidState { context: SessionId, state: ContextState, why: &'static str, hint: &'static str },
     #[error("{}; nothing was stored", blocked(.0))]
@@ -116,6 +119,12 @@ pub enum Conflict {
     IsConversation(SessionId),
     #[error("there is a branch `{0}` already")]
     BranchExists(BranchName),
+    #[error("tool call `{call}` is {} already", .status.as_str())]
+    CallDecided { call: ToolCallId, status: ApprovalStatus },
+    #[error("tool call `{0}` has other arguments now than those that were looked at")]
+    CallChanged(ToolCallId),
+    #[error("tool call `{0}` has a result already, or waits for none")]
+    CallAnswered(ToolCallId),
     #[error("operation {operation} cannot be undone: what it is about was changed since, by {}", listed(.between))]
     ChangedSince { operation: i64, between: Vec<i64> },
     #[error("operation {0} is undone already")]
@@ -159,6 +168,8 @@ impl Conflict {
                 "use another session; this one is at GET /api/contexts/{id} and `waystone context`"
             }
             Self::BranchExists(_) => "choose another name, or switch to it",
+            Self::CallDecided { .. } | Self::CallAnswered(_) => "look at it with GET /api/contexts/{id}/tools/{call}",
+            Self::CallChanged(_) => "look at its arguments once more, and decide with its new hash",
             Self::ChangedSince { .. } => "undo those first, the newest first",
             Self::UndoneAlready(_) | Self::RemovedSince(_) => {
                 "see what was done with GET /api/operations or `waystone undo --list`"
@@ -174,6 +185,9 @@ impl Conflict {
             Self::CheckpointDiffers(id) => json!({ "checkpointId": id }),
             Self::CheckpointElsewhere { id, session } => json!({ "checkpointId": id, "sessionId": session }),
             Self::BranchExists(name) => json!({ "name": name }),
+            Self::CallDecided { call, .. } | Self::CallChanged(call) | Self::CallAnswered(call) => {
+                json!({ "tool_call_id": call })
+            }
             Self::SegmentDiffers(id) => json!({ "segment_id": id }),
             Self::SnapshotElsewhere(id) => json!({ "snapshot_id": id }),
             Self::OtherProject { actual, .. } | Self::ImportMoved { actual, .. } => json!({ "projectId": actual }),
@@ -281,6 +295,7 @@ impl Error {
     }
 
     /// Code, HTTP status and the next action.
+    #[expect(clippy::too_many_lines, reason = "it is a table, with a row for each error")]
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {
             Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct what the message names and try again"),
@@ -327,6 +342,11 @@ impl Error {
             Self::MessageNotFound { .. } => {
                 ("MESSAGE_NOT_FOUND", 404, "list them with GET /api/contexts/{id}/messages")
             }
+            Self::ToolCallNotFound { .. } => (
+                "TOOL_CALL_NOT_FOUND",
+                404,
+                "look for its id in the ToolCallRequested event or in the message that calls it",
+            ),
             Self::InvalidState { hint, .. } => ("INVALID_STATE", 400, hint),
             Self::SegmentNotFound(_) => {
                 ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
@@ -380,6 +400,7 @@ impl Error {
             Self::HandleNotFound { handle, .. } => json!({ "handle": handle }),
             Self::ContextNotFound(id) => json!({ "context_id": id }),
             Self::BranchNotFound { context, name } => json!({ "context_id": context, "branch": name }),
+            Self::ToolCallNotFound { context, call } => json!({ "context_id": context, "tool_call_id": call }),
             Self::MessageNotFound { context, message } => json!({ "context_id": context, "message_id": message }),
             Self::InvalidState { context, state, .. } => json!({ "context_id": context, "current_state": state }),
             Self::SegmentNotFound(ids) => json!({ "segment_ids": ids }),

@@ -72,6 +72,10 @@ pub fn next(state: ContextState, event: TurnEvent) -> Option<ContextState> {
         (ProcessingLLMResponse, NoCalls) => Idle,
         (ProcessingLLMResponse, ApprovalWanted) => AwaitingToolApproval,
         (ProcessingLLMResponse, CallsAllowed) => ExecutingTools,
+        // None of them can be run, which the model is told.
+        (ProcessingLLMResponse, Denied) => AwaitingLLMResponse,
+        // One was started by a process that is gone.
+        (ExecutingTools, ApprovalWanted) => AwaitingToolApproval,
         (AwaitingToolApproval, Approved) => ExecutingTools,
         (AwaitingToolApproval, Denied) => AwaitingLLMResponse,
         (ExecutingTools, ResultsIn) => AwaitingLLMResponse,
@@ -104,6 +108,8 @@ mod tests {
         ProcessingLLMResponse NoCalls         Idle
         ProcessingLLMResponse ApprovalWanted  AwaitingToolApproval
         ProcessingLLMResponse CallsAllowed    ExecutingTools
+        ProcessingLLMResponse Denied          AwaitingLLMResponse
+        ExecutingTools        ApprovalWanted  AwaitingToolApproval
         AwaitingToolApproval  Approved        ExecutingTools
         AwaitingToolApproval  Denied          AwaitingLLMResponse
         ExecutingTools        ResultsIn       AwaitingLLMResponse

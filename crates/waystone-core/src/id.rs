@@ -98,6 +98,8 @@ ids! {
     PlanId = "plan id";
     /// Names one change.
     OperationId = "operation id";
+    /// Names a call of a tool.
+    ToolCallId = "tool call id";
     /// Names a way through the messages of a conversation.
     BranchName = "branch name";
     /// Chosen by a client so that a retry is recognised.

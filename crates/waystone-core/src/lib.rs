@@ -38,5 +38,7 @@ pub mod tools;
 pub mod transcript;
 pub mod words;
 
-pub use engine::{Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, Reader};
+pub use engine::{
+    Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, PolicyKind, Reader, ToolPolicy,
+};
 pub use error::{Error, Result};

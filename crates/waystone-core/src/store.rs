@@ -5,6 +5,7 @@ mod conversation;
 mod document;
 mod retention;
 mod segment;
+mod tool_call;
 mod transcript;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use segment::{
 };
 
 pub use retention::RetentionStore;
+pub use tool_call::{NewToolCall, OpenCall, ToolChange};
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may

@@ -30,6 +30,7 @@ mod stash;
 mod stats;
 mod status;
 mod task;
+mod tool_call;
 mod turn;
 mod usage;
 mod view;
@@ -70,6 +71,7 @@ fn routes() -> Vec<Route> {
     routes.extend(message::routes());
     routes.extend(branch::routes());
     routes.extend(turn::routes());
+    routes.extend(tool_call::routes());
     routes.extend(operation::routes());
     routes.extend(audit::routes());
     routes.extend(retention::routes());

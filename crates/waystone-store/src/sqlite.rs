@@ -39,6 +39,7 @@ mod session;
 mod stats;
 mod status;
 mod task;
+mod tool_call;
 mod transcript;
 mod turn;
 mod usage;

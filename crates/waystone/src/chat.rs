@@ -25,6 +25,8 @@ pub(crate) fn chat(settings: &Settings) -> Chat {
         model_id: settings.text("model").to_owned(),
         prompt: Arc::new(move |id| read_prompt(&prompts, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
+        policy: settings.tool_policy(),
+        ..Chat::default()
     }
 }
 

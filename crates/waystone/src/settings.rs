@@ -13,13 +13,14 @@ mod schema;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use waystone_core::api::{ContextRule, TOKENS_MAX};
 use waystone_core::id::ProjectId;
 use waystone_core::secret::{Policy, Rule, Secrets};
-use waystone_core::{Error, Limits};
+use waystone_core::{Error, Limits, PolicyKind, ToolPolicy};
 use waystone_server::mcp::ToolSet;
 use zeroize::Zeroizing;
 
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     Number(u64, u64),
     /// Origins of web pages as browsers send them, in a variable separated by commas.
     Origins,
+    /// Names, perhaps with a `*` at the end, in a variable separated by commas.
+    Names,
     OneOf(&'static [&'static str]),
     /// An address of this machine that only this machine reaches.
     Loopback,
@@ -70,7 +73,7 @@ const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 23] = [
+pub(crate) const SETTINGS: [Setting; 26] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -240,6 +243,30 @@ pub(crate) const SETTINGS: [Setting; 23] = [
         about: "Which model answers in conversations that name none; `demo` is built in",
     },
     Setting {
+        key: "toolPolicy",
+        variable: "WAYSTONE_TOOL_POLICY",
+        aliases: &[],
+        kind: Kind::OneOf(PolicyKind::NAMES),
+        default: || json!("auto"),
+        about: "Which tools run unasked when a model calls them: manual none, allow-list those of allowedTools, auto also those that only read",
+    },
+    Setting {
+        key: "allowedTools",
+        variable: "WAYSTONE_ALLOWED_TOOLS",
+        aliases: &[],
+        kind: Kind::Names,
+        default: || json!([]),
+        about: "Tools that run unasked, by name or by its beginning and a *, such as write_file or github__*",
+    },
+    Setting {
+        key: "approvalTimeoutS",
+        variable: "WAYSTONE_APPROVAL_TIMEOUT_S",
+        aliases: &[],
+        kind: Kind::Number(0, 31_536_000),
+        default: || json!(0),
+        about: "Seconds after which a call of a tool that nobody decided about expires; 0 lets it wait",
+    },
+    Setting {
         key: "readOnly",
         variable: "WAYSTONE_READ_ONLY",
         aliases: &[],
@@ -395,6 +422,15 @@ impl Settings {
     pub(crate) fn secrets(&self) -> Secrets {
         let policy = |key: &str| Policy::named(self.text(key)).unwrap_or(Policy::Warn);
         Secrets::new(policy("secrets"), policy("pii"), self.secret_rules.clone())
+    }
+
+    pub(crate) fn tool_policy(&self) -> ToolPolicy {
+        let waited = self.values["approvalTimeoutS"].as_u64().unwrap_or_default();
+        ToolPolicy {
+            kind: PolicyKind::named(self.text("toolPolicy")).unwrap_or_default(),
+            allowed: serde_json::from_value(self.values["allowedTools"].clone()).unwrap_or_default(),
+            approval_max: (waited > 0).then(|| Duration::from_secs(waited)),
+        }
     }
 
     pub(crate) fn allowed_origins(&self) -> Vec<String> {

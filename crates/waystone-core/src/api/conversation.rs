@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::metadata::{TEXT_MAX, is_short};
-use super::{Branch, ContextState, LIMIT_MAX, MessageNode, TurnError, check_limit};
+use super::{Branch, ContextState, LIMIT_MAX, MessageNode, Tool, TurnError, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{IdempotencyKey, ProjectId, SessionId};
@@ -31,6 +31,9 @@ pub struct ChatConfig {
     /// The folder that is worked in; the project follows from it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workspace_path: Option<String>,
+    /// Tools that the client has, and answers calls of itself.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub tools: Vec<Tool>,
 }
 
 impl ChatConfig {
@@ -65,6 +68,10 @@ pub struct CreateContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = PATH_MAX))]
     pub workspace_path: Option<String>,
+    /// Tools of the client's own: the model may call them, and the client answers with `POST …/tools/{id}/result`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = TOOLS_MAX))]
+    pub tools: Vec<Tool>,
     /// Another conversation, whose active branch this one begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<SessionId>,
@@ -76,6 +83,8 @@ pub struct CreateContext {
 const PATH_MAX: usize = 4096;
 const PARAMETER_BYTES_MAX: usize = 16 * 1024;
 const PARAMETER_DEPTH_MAX: usize = 32;
+const TOOLS_MAX: usize = 128;
+const TOOL_BYTES_MAX: usize = 256 * 1024;
 
 /// Changes how a conversation is led, from its next turn on. What is left out stays as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +107,10 @@ pub struct UpdateContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = PATH_MAX))]
     pub workspace_path: Option<String>,
+    /// In place of those that there were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TOOLS_MAX))]
+    pub tools: Option<Vec<Tool>>,
 }
 
 impl CreateContext {
@@ -111,6 +124,7 @@ impl CreateContext {
             system_prompt_id: Some(or(&self.system_prompt_id, ChatConfig::PROMPT)),
             agent_role: or(&self.agent_role, ChatConfig::AGENT_ROLE),
             workspace_path: self.workspace_path.clone(),
+            tools: self.tools.clone(),
         }
     }
 }
@@ -125,6 +139,7 @@ impl UpdateContext {
             system_prompt_id: self.system_prompt_id.or(config.system_prompt_id),
             agent_role: self.agent_role.unwrap_or(config.agent_role),
             workspace_path: self.workspace_path.or(config.workspace_path),
+            tools: self.tools.unwrap_or(config.tools),
         }
     }
 }
@@ -153,6 +168,32 @@ impl ChatConfig {
         if self.parameters.values().any(|value| json::is_deeper(value, PARAMETER_DEPTH_MAX - 1)) {
             let message = format!("parameters is nested deeper than {PARAMETER_DEPTH_MAX} levels");
             return Err(Error::InvalidInput(message));
+        }
+        self.check_tools()
+    }
+
+    fn check_tools(&self) -> Result<()> {
+        let wrong = |message: String| Err(Error::InvalidInput(message));
+        if self.tools.len() > TOOLS_MAX {
+            return wrong(format!("tools has {} tools, at most {TOOLS_MAX} are possible", self.tools.len()));
+        }
+        for (at, tool) in self.tools.iter().enumerate() {
+            tool.check()?;
+            if self.tools[..at].iter().any(|other| other.name == tool.name) {
+                return wrong(format!("tools has two tools `{}`", tool.name));
+            }
+        }
+        let size = serde_json::to_string(&self.tools).map_or(usize::MAX, |text| text.len());
+        if size > TOOL_BYTES_MAX {
+            return wrong(format!("tools has {size} bytes, at most {TOOL_BYTES_MAX} are allowed"));
+        }
+        if self
+            .tools
+            .iter()
+            .flat_map(|tool| tool.input_schema.values())
+            .any(|value| json::is_deeper(value, PARAMETER_DEPTH_MAX))
+        {
+            return wrong(format!("tools: an input_schema is nested deeper than {PARAMETER_DEPTH_MAX} levels"));
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::segment::text_or_null;
 use super::{ContextState, LIMIT_MAX, Origin, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::id::{BranchName, IdempotencyKey, SegmentId};
+use crate::id::{BranchName, IdempotencyKey, SegmentId, ToolCallId};
 
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,11 +59,48 @@ impl MessageType {
 }
 
 /// A part of what a message says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum ContentPart {
-    Text { text: String },
+    Text {
+        text: String,
+    },
+    /// The model calls a tool.
+    ToolCall {
+        id: ToolCallId,
+        name: String,
+        arguments: Value,
+    },
+    /// What a tool returned.
+    ToolResult {
+        tool_call_id: ToolCallId,
+        tool_name: String,
+        /// Text, or whatever else it returned.
+        content: Value,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+impl ContentPart {
+    /// The parts of a message whose text is kept apart. The content of a result is that text: `null` stands for it as it is, anything else
+    /// for what it says as JSON.
+    pub fn with_text(mut parts: Vec<Self>, text: String) -> Vec<Self> {
+        for part in &mut parts {
+            if let Self::ToolResult { content, .. } = part {
+                *content = match content {
+                    Value::Null => Value::String(text),
+                    _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+                };
+                return parts;
+            }
+        }
+        if !text.is_empty() || parts.is_empty() {
+            parts.insert(0, Self::Text { text });
+        }
+        parts
+    }
 }
 
 /// One message.
@@ -79,9 +117,15 @@ pub struct Message {
 }
 
 impl Message {
-    /// All its text.
+    /// All its text: what it says in words, or what a tool returned.
     pub fn text(&self) -> String {
-        self.content.iter().map(|ContentPart::Text { text }| text.as_str()).collect()
+        let texts = self.content.iter().map(|part| match part {
+            ContentPart::Text { text } => text.clone(),
+            ContentPart::ToolCall { .. } => String::new(),
+            ContentPart::ToolResult { content: Value::String(text), .. } => text.clone(),
+            ContentPart::ToolResult { content, .. } => content.to_string(),
+        });
+        texts.collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ToolCall;
 use crate::clock::Timestamp;
 use crate::id::{SegmentId, SessionId};
 
@@ -52,6 +53,11 @@ impl ContextState {
     pub fn is_running(self) -> bool {
         !matches!(self, Self::Idle | Self::PermanentFailure)
     }
+
+    /// Whether a process is at work on it: who waits for a person needs none.
+    pub fn is_driven(self) -> bool {
+        self.is_running() && self != Self::AwaitingToolApproval
+    }
 }
 
 /// Why a turn failed, and what to do about it.
@@ -70,6 +76,9 @@ pub struct TurnState {
     pub can_send_message: bool,
     /// Calls of tools that wait for someone to decide.
     pub pending_tool_approvals: u64,
+    /// Those calls, in the order in which they were made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending_tool_calls: Vec<ToolCall>,
     /// The branch that the newest turn is on, and that a retry goes on with.
     pub branch: String,
     /// The message that is being written, while it is.
@@ -125,6 +134,9 @@ pub struct MessageCompleted<'a> {
     pub final_content: &'a str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
+    /// What was found in it, such as secrets, by place.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub warnings: &'a [String],
 }
 
 /// Told when what comes between what a reader saw last and what comes next is not known: here is what is written.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use super::tool_call::ToolPolicy;
 use super::{Engine, Limits};
 use crate::api::{
     ChatConfig, Context, ContextPage, ContextState, CreateContext, DeletedSession, Deletion, FindContext, ListContexts,
@@ -14,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::id::{IdempotencyKey, ProjectId, SessionId};
 use crate::model::{Answer, Model, ModelCall, ModelError};
 use crate::store::{Idempotency, NewConversation, Scope};
+use crate::tools::{NoTools, Tools};
 
 /// What conversations need of the world around.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ pub struct Chat {
     pub prompt: Lookup<String>,
     /// The project of a folder that is worked in.
     pub project_of: Lookup<ProjectId>,
+    pub tools: Arc<dyn Tools>,
+    pub policy: ToolPolicy,
 }
 
 /// What there is of a name, if there is something.
@@ -72,6 +77,8 @@ impl Default for Chat {
             model_id: "demo".to_owned(),
             prompt: Arc::new(|_| None),
             project_of: Arc::new(|_| None),
+            tools: Arc::new(NoTools),
+            policy: ToolPolicy::default(),
         }
     }
 }
@@ -87,6 +94,7 @@ impl Engine {
         self.check_writable()?;
         let config = request.config(&self.chat.model_id);
         config.check()?;
+        let warnings = self.scan_config(&config)?;
         let inferred = config.workspace_path.as_deref().and_then(|path| (self.chat.project_of)(path));
         let new = NewConversation {
             id: self.fresh_id()?,
@@ -99,8 +107,18 @@ impl Engine {
         };
         let config = new.config.clone();
         let (id, is_before) = self.store.add_conversation(scope, new).await?;
-        let context = self.find_context(scope, &id, FindContext { message_pool: false }).await?;
+        let mut context = self.find_context(scope, &id, FindContext { message_pool: false }).await?;
+        context.warnings.extend(warnings);
         Ok(if is_before { as_it_began(context, config) } else { context })
+    }
+
+    /// What a client is told of secrets in a configuration; an error if it must not be kept.
+    fn scan_config(&self, config: &ChatConfig) -> Result<Vec<String>> {
+        let mut scan = self.scan();
+        if let Value::Object(fields) = json!(config) {
+            scan.object("", &fields);
+        }
+        scan.end()
     }
 
     /// A conversation with its branches, and its messages if they are wanted.
@@ -123,8 +141,11 @@ impl Engine {
             let before: ChatConfig = self.store.find_turn(scope, id).await?.config;
             let config = request.clone().apply(before.clone());
             config.check()?;
+            let warnings = self.scan_config(&config)?;
             if self.store.configure_conversation(scope, id, &before, &config, self.clock.now()).await? {
-                return self.find_context(scope, id, FindContext { message_pool: false }).await;
+                let mut context = self.find_context(scope, id, FindContext { message_pool: false }).await?;
+                context.warnings.extend(warnings);
+                return Ok(context);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Messages of conversations: said, edited, listed. What follows when one is said is in [`super::turn`].
 
+use serde_json::json;
+
 use super::Engine;
 use super::conversation::retry_of;
 use super::turn::Begin;
 use super::turn::prompt::missing;
 use crate::api::{
-    AddMessage, AddedMessage, EditMessage, ListMessages, Message, MessageContent, MessagePage, MessageType, Origin,
-    ReadContent, Role,
+    AddMessage, AddedMessage, ContentPart, EditMessage, ListMessages, Message, MessageContent, MessagePage,
+    MessageType, Origin, ReadContent, Role,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
@@ -44,7 +46,7 @@ impl Engine {
             return Err(Error::InvalidInput("content is empty".to_owned()));
         }
         let edited = self.find_message(scope, id, message).await?;
-        if edited.role != Role::User {
+        if edited.role != Role::User || edited.message_type == MessageType::ToolResult {
             let why = format!("message `{message}` was not said by the user, and cannot be edited");
             return Err(Error::InvalidInput(why));
         }
@@ -81,7 +83,8 @@ impl Engine {
         };
         let (text, mut warnings) = offload(size, search).await??;
         let facts = MessageFacts::default();
-        let message = self.prepare_message(Role::User, MessageType::Text, text, Origin::User, facts).await?;
+        let message =
+            self.prepare_message(Role::User, MessageType::Text, text, Vec::new(), Origin::User, facts).await?;
         let config = self.store.find_turn(scope, id).await?.config;
         warnings.extend(missing(&config, |id| (self.chat.prompt)(id)));
         let (message_id, branch, state) =
@@ -96,18 +99,23 @@ impl Engine {
         role: Role,
         kind: MessageType,
         text: String,
+        parts: Vec<ContentPart>,
         origin: Origin,
         facts: MessageFacts,
     ) -> Result<NewMessage> {
         let id = self.fresh_id()?;
         let prepare = move || {
-            let tokens = tokens::count(&text) as u64;
+            // Calls of tools are words of a model too.
+            let calls = parts.iter().filter(|part| matches!(part, ContentPart::ToolCall { .. }));
+            let called: usize = calls.map(|call| tokens::count(&json!(call).to_string())).sum();
+            let tokens = (tokens::count(&text) + called) as u64;
             let pieces = meaning::pieces(&searched(&text));
             let mut facts = facts;
             if role == Role::User {
                 (facts.prompt_tokens, facts.completion_tokens) = (tokens, 0);
             }
-            NewMessage { id, role, kind, text_hash: Hash::of(text.as_bytes()), pieces, tokens, origin, facts, text }
+            let text_hash = Hash::of(text.as_bytes());
+            NewMessage { id, role, kind, text, parts, text_hash, pieces, tokens, origin, facts }
         };
         // The first count loads the vocabulary.
         offload_unless(false, prepare).await

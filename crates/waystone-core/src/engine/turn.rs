@@ -4,6 +4,8 @@
 //! holds nothing that the next one could not go on from: it may die at any moment. A step is taken only from the state and the run
 //! that it was decided in, so of two that want the same turn one finds that it has moved, and lets go.
 
+mod ask;
+mod call;
 pub(super) mod prompt;
 mod run;
 mod stream;
@@ -15,16 +17,21 @@ use tokio::sync::watch;
 
 use super::Engine;
 use super::conversation::retry_of;
-use crate::api::{ContextState, MessageType, Origin, Role, StateChanged, TurnChanged, TurnState};
+use crate::api::{
+    ApprovalStatus, ContextState, MessageType, Origin, Role, StateChanged, ToolCall, ToolCallCompleted, ToolOutcome,
+    TurnChanged, TurnState,
+};
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
-use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
+use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId, ToolCallId};
 use crate::store::{
-    Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, StepBranch, Stepped, Turn, WhichMessages,
+    Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, StepBranch, Stepped, ToolChange, Turn,
+    WhichMessages,
 };
 
 use run::Live;
-use stream::{Channel, Channels, MESSAGE_COMPLETED, STATE_CHANGED};
+pub(super) use stream::TOOL_CALL_REQUESTED;
+use stream::{Channel, Channels, MESSAGE_COMPLETED, STATE_CHANGED, TOOL_CALL_COMPLETED};
 pub use stream::{Frame, Reader};
 
 /// The turns that run in this process, and who reads of them.
@@ -113,18 +120,10 @@ impl Begin {
             Self::Adopt { .. } => TurnEvent::Adopted,
         }
     }
-
-    /// The state that it leads to.
-    fn first_state(&self) -> ContextState {
-        match self {
-            Self::Message { .. } => ContextState::ProcessingUserMessage,
-            Self::Retry { .. } | Self::Adopt { .. } => ContextState::AwaitingLLMResponse,
-        }
-    }
 }
 
 /// A step with nothing but the state that it leads to, which is told.
-fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run: &str, engine: &Engine) -> Step {
+pub(super) fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run: &str, engine: &Engine) -> Step {
     Step {
         context: context.clone(),
         from: turn.state,
@@ -136,7 +135,8 @@ fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run: &str, eng
         draft: turn.draft.clone(),
         failures: turn.failures,
         branch: StepBranch::Same,
-        message: None,
+        messages: Vec::new(),
+        tools: Vec::new(),
         events: Vec::new(),
         operation: None,
         at: engine.clock.now(),
@@ -147,13 +147,33 @@ fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run: &str, eng
 
 impl Step {
     /// Tells of a state, as event `n`.
-    fn tell_state(&mut self, n: u64, new_state: ContextState) {
+    pub(super) fn tell_state(&mut self, n: u64, new_state: ContextState) {
         let told =
             StateChanged { context_id: self.context.clone(), new_state, timestamp: self.at, error: self.error.clone() };
         self.tell(n, STATE_CHANGED, serde_json::to_string(&told).unwrap_or_default());
     }
 
-    fn tell(&mut self, n: u64, kind: &'static str, payload: String) {
+    /// Tells what came of a call.
+    pub(super) fn tell_call(
+        &mut self,
+        n: u64,
+        (id, tool): (&ToolCallId, &str),
+        outcome: ToolOutcome,
+        message: &NewMessage,
+        warnings: Vec<String>,
+    ) {
+        let told = ToolCallCompleted {
+            context_id: self.context.clone(),
+            tool_call_id: id.clone(),
+            tool_name: tool.to_owned(),
+            outcome,
+            message_id: message.id.clone(),
+            warnings,
+        };
+        self.tell(n, TOOL_CALL_COMPLETED, serde_json::to_string(&told).unwrap_or_default());
+    }
+
+    pub(super) fn tell(&mut self, n: u64, kind: &'static str, payload: String) {
         self.events.push(NewTurnEvent { first: n, last: n, kind, payload });
     }
 }
@@ -179,7 +199,7 @@ impl Engine {
             match &begin {
                 Begin::Message { message, branch, idempotency } => {
                     message_id = Some(message.id.clone());
-                    (step.branch, step.message) = (branch.clone(), Some((**message).clone()));
+                    (step.branch, step.messages) = (branch.clone(), vec![(**message).clone()]);
                     (step.draft, step.failures, step.operation) = (None, 0, Some("message.added"));
                     step.idempotency = idempotency.clone();
                 }
@@ -204,12 +224,12 @@ impl Engine {
                     let state = to.unwrap_or(turn.state);
                     let channel = self.turns.channels.open(context, turn.seq);
                     let now = Turn { state, run: Some(run), branch: branch.clone(), draft, failures, seq, ..turn };
-                    self.spawn_turn(scope, context, now, channel, entered);
+                    self.spawn_turn(scope, context, (now, 1), channel, entered);
                     return Ok((message_id, branch, state));
                 }
                 // As it was answered then.
-                Stepped::Before { message, branch } => {
-                    return Ok((message.unwrap_or(message_id), branch, begin.first_state()));
+                Stepped::Before { message, branch, state } => {
+                    return Ok((message.unwrap_or(message_id), branch, state));
                 }
                 Stepped::Moved(state) if to.is_none() => return Err(refused(context, state, begin.event())),
                 Stepped::Moved(_) => {}
@@ -217,7 +237,15 @@ impl Engine {
         }
     }
 
-    fn spawn_turn(&self, scope: &Scope, context: &SessionId, turn: Turn, channel: Arc<Channel>, entered: Entered) {
+    /// Runs a turn that has told `n` events.
+    fn spawn_turn(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        turn: (Turn, u64),
+        channel: Arc<Channel>,
+        entered: Entered,
+    ) {
         let live = Live::new(self.clone(), scope.clone(), context.clone(), turn, channel, entered.signal.clone());
         tokio::spawn(async move {
             live.run().await;
@@ -225,13 +253,31 @@ impl Engine {
         });
     }
 
+    /// A turn of this conversation that is about to be run here: no one else of this process is to go on with it.
+    pub(super) fn enter_turn(&self, context: &SessionId, run: &str) -> Entered {
+        self.turns.enter(context, run)
+    }
+
+    /// Tells readers what a step from outside of a run changed, and goes on with the turn, if it does not wait.
+    pub(super) fn go_on(&self, scope: &Scope, context: &SessionId, turn: (Turn, u64), before: i64, entered: Entered) {
+        let channel = self.turns.channels.open(context, before);
+        self.spawn_turn(scope, context, turn, channel, entered);
+    }
+
     /// Where the turn of a conversation is.
     pub async fn find_turn(&self, scope: &Scope, context: &SessionId) -> Result<TurnState> {
         let turn = self.store.find_turn(scope, context).await?;
+        let open = match turn.pending {
+            0 => Vec::new(),
+            _ => self.store.list_open_calls(scope, context).await?,
+        };
+        let waits = |call: &ToolCall| call.approval_status == ApprovalStatus::Pending;
+        let pending: Vec<ToolCall> = open.into_iter().map(|open| open.call).filter(waits).collect();
         Ok(TurnState {
             current_state: turn.state,
             can_send_message: fsm::next(turn.state, TurnEvent::UserMessage).is_some(),
-            pending_tool_approvals: 0,
+            pending_tool_approvals: pending.len() as u64,
+            pending_tool_calls: pending,
             branch: turn.branch.to_string(),
             message_id: turn.draft.filter(|_| turn.state.is_running()).map(|draft| draft.message),
             error: turn.error,
@@ -343,7 +389,7 @@ impl Engine {
 
     /// Makes a step one that ends a turn: what was written of the answer is kept, and marked. Returns the number of the last event.
     async fn end_step(&self, step: &mut Step, turn: &Turn, written: Option<(String, u64)>, mut n: u64) -> Result<u64> {
-        step.operation = Some(CANCELLED);
+        (step.operation, step.tools) = (Some(CANCELLED), vec![ToolChange::Abandon]);
         let written = written.filter(|(text, _)| !text.is_empty());
         if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
             let facts = MessageFacts {
@@ -354,12 +400,13 @@ impl Engine {
                 sequence,
                 ..MessageFacts::default()
             };
-            let message = self.prepare_message(Role::Assistant, MessageType::Text, text, Origin::Agent, facts).await?;
+            let kind = MessageType::Text;
+            let message = self.prepare_message(Role::Assistant, kind, text, Vec::new(), Origin::Agent, facts).await?;
             let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
             let message = NewMessage { id: draft.message.clone(), facts, ..message };
             n += 1;
-            step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message));
-            step.message = Some(message);
+            step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));
+            step.messages.push(message);
         }
         step.draft = None;
         n += 1;
@@ -417,12 +464,13 @@ impl Engine {
     }
 }
 
-fn completed(context: &SessionId, message: &NewMessage) -> String {
+fn completed(context: &SessionId, message: &NewMessage, warnings: &[String]) -> String {
     let told = crate::api::MessageCompleted {
         context_id: context,
         message_id: &message.id,
         final_content: &message.text,
         cancelled: message.facts.is_cancelled,
+        warnings,
     };
     serde_json::to_string(&told).unwrap_or_default()
 }

@@ -2,16 +2,17 @@
 
 use async_trait::async_trait;
 
-use super::{Idempotency, Scope};
+use super::{Idempotency, OpenCall, Scope, ToolChange};
 use crate::api::{
-    Branch, BranchList, ChatConfig, Context, ContextPage, ContextState, ListContexts, Message, MessageContent,
-    MessageType, Origin, Resync, Role, SwitchedBranch, TurnError,
+    Branch, BranchList, ChatConfig, ContentPart, Context, ContextPage, ContextState, ListContexts, Message,
+    MessageContent, MessageType, Origin, Resync, Role, SwitchedBranch, ToolCall, TurnError,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::{BranchName, ProjectId, SegmentId, SessionId};
+use crate::id::{BranchName, ProjectId, SegmentId, SessionId, ToolCallId};
 use crate::meaning::Piece;
+use crate::tools::ToolOutput;
 
 /// A conversation to be begun.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct NewMessage {
     pub role: Role,
     pub kind: MessageType,
     pub text: String,
+    /// What it says besides its text; see [`ContentPart::with_text`].
+    pub parts: Vec<ContentPart>,
     pub text_hash: Hash,
     /// What its meaning is made of.
     pub pieces: Vec<Piece>,
@@ -89,6 +92,8 @@ pub struct Turn {
     pub draft: Option<Draft>,
     /// How often the model was asked in vain.
     pub failures: u64,
+    /// How many calls of tools wait for someone to decide.
+    pub pending: u64,
     /// Number of the newest event.
     pub seq: i64,
 }
@@ -116,9 +121,10 @@ pub struct Step {
     pub error: Option<TurnError>,
     pub draft: Option<Draft>,
     pub failures: u64,
-    /// Where the message goes; the turn's branch when it is left out.
+    /// Where the messages go.
     pub branch: StepBranch,
-    pub message: Option<NewMessage>,
+    pub messages: Vec<NewMessage>,
+    pub tools: Vec<ToolChange>,
     /// What readers are told, in order.
     pub events: Vec<NewTurnEvent>,
     /// What becomes true, if it is a change that someone wanted and not only progress.
@@ -158,8 +164,8 @@ pub enum Stepped {
         /// Number of the newest event now.
         seq: i64,
     },
-    /// The same was asked before, and this message is what it came to.
-    Before { message: Option<SegmentId>, branch: BranchName },
+    /// The same was asked before, and this message and state are what it came to.
+    Before { message: Option<SegmentId>, branch: BranchName, state: ContextState },
     /// It is not where the caller believed; nothing changed.
     Moved(ContextState),
 }
@@ -255,6 +261,25 @@ pub trait ConversationStore: Send + Sync {
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn>;
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped>;
+
+    /// The calls of a conversation that have no result yet, in the order in which they were made.
+    async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>>;
+
+    async fn find_tool_call(&self, scope: &Scope, id: &SessionId, call: &ToolCallId) -> Result<ToolCall>;
+
+    /// Keeps what a client answered to a call that waits for it; whoever runs the turn makes a message of it. Whether it waited.
+    async fn answer_tool_call(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        call: &ToolCallId,
+        answer: ToolOutput,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<bool>;
+
+    /// Conversations with a call that waits for a decision since before `at`.
+    async fn list_expired_calls(&self, scope: &Scope, at: Timestamp) -> Result<Vec<SessionId>>;
 
     /// Conversations whose turn was run by a process that is gone, or by this one, and that run. Which of this one's are still run, the
     /// caller knows.

@@ -38,6 +38,7 @@ impl Talk {
             model_id: "fake".to_owned(),
             prompt: Arc::new(|id| (id == "brief").then(|| "Be brief.".to_owned())),
             project_of: Arc::new(|path| path.strip_prefix("/home/dev/").and_then(|name| name.parse().ok())),
+            ..Chat::default()
         })
     }
 

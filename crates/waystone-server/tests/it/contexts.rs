@@ -151,6 +151,7 @@ fn chat_of(openai_base_url: Option<String>) -> Chat {
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),
+        ..Chat::default()
     }
 }
 

@@ -17,7 +17,7 @@ use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
 use super::segment::{ensure_project, ensure_task};
-use super::{branch, message, retry, session};
+use super::{branch, message, retry, session, tool_call};
 
 pub(crate) use remove::{find_session, remove};
 
@@ -261,10 +261,11 @@ pub(crate) fn is_one(db: &Connection, session: i64) -> DbResult<bool> {
 }
 
 /// No turn of a conversation goes on whose session is deleted.
-pub(crate) fn rest(db: &Connection, session: i64) -> DbResult<()> {
+pub(crate) fn rest(db: &Connection, session: i64, at: Timestamp) -> DbResult<()> {
+    tool_call::abandon(db, session, at)?;
     db.prepare_cached(
         "UPDATE conversation SET state = 'Idle', run = NULL, owner = NULL, draft = NULL, error = NULL
-         WHERE session = ?1 AND owner IS NOT NULL",
+         WHERE session = ?1 AND state NOT IN ('Idle', 'PermanentFailure')",
     )?
     .execute(params![session])?;
     Ok(())

@@ -88,6 +88,8 @@ fn values() -> Vec<(&'static str, &'static str, String)> {
             "parts",
             format!("sealed(parts, 'parts', (SELECT s.id FROM segment AS s WHERE s.key = segment), {CONVERSATION})"),
         ),
+        ("tool_call", "call", format!("sealed(call, 'call', id, {CONVERSATION})")),
+        ("tool_call", "answer", format!("sealed(answer, 'answer', id, {CONVERSATION})")),
         ("snapshot", "name", format!("sealed(name, 'name', id, {PROJECT})")),
         ("given_context", "hash", "keyed(hash)".to_owned()),
         ("given_context", "bytes", "sealed(bytes, 'context', hash)".to_owned()),

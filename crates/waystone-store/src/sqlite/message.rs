@@ -71,7 +71,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
     let parent = branch.tip();
     db.prepare_cached(
         "INSERT INTO message (segment, session, branch, parent, position, role, type, parts, facts)
-         SELECT ?2, s.key, ?3, ?4, coalesce((SELECT position FROM message WHERE segment = ?4), 0) + 1, ?5, ?6, NULL,
+         SELECT ?2, s.key, ?3, ?4, coalesce((SELECT position FROM message WHERE segment = ?4), 0) + 1, ?5, ?6,
+                sealed(?9, 'parts', ?8, 'session:' || s.id, s.wrapped_key),
                 sealed(?7, 'facts', ?8, 'session:' || s.id, s.wrapped_key)
          FROM session AS s WHERE s.key = ?1",
     )?
@@ -84,6 +85,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         new.kind.as_str(),
         write_facts(&new.facts, row.draft_seq).to_string(),
         new.id.as_str(),
+        (!new.parts.is_empty()).then(|| json!(new.parts).to_string()),
     ])?;
     db.prepare_cached("UPDATE branch SET head = ?2, message_count = message_count + 1 WHERE key = ?1")?
         .execute(params![branch.key, image.key])?;
@@ -118,7 +120,8 @@ fn columns() -> String {
     format!(
         "s.id, m.role, m.type, {SEGMENT_TEXT}, unsealed(m.facts, 'facts', s.id, 'session:' || c.id, c.wrapped_key), s.created_at_ms,
          (SELECT unsealed(b.name, 'branch', 'session:' || c.id, 'session:' || c.id, c.wrapped_key) FROM branch AS b WHERE b.key = m.branch),
-         (SELECT id FROM segment WHERE key = m.parent), s.origin, s.imported"
+         (SELECT id FROM segment WHERE key = m.parent), s.origin, s.imported,
+         unsealed(m.parts, 'parts', s.id, 'session:' || c.id, c.wrapped_key)"
     )
 }
 
@@ -138,7 +141,7 @@ fn read(row: &Row<'_>) -> DbResult<Message> {
     Ok(Message {
         id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         role: Role::ALL.into_iter().find(|known| known.as_str() == role).ok_or_else(|| wrong(role))?,
-        content: vec![ContentPart::Text { text: row.get(3)? }],
+        content: ContentPart::with_text(read_parts(row.get(10)?)?, row.get(3)?),
         message_type: MessageType::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(|| wrong(kind))?,
         metadata: MessageMetadata {
             created_at: Timestamp::from_ms(row.get(5)?),
@@ -150,6 +153,11 @@ fn read(row: &Row<'_>) -> DbResult<Message> {
         },
         parent_id: row.get::<_, Option<String>>(7)?.map(|id| id.parse()).transpose().map_err(wrong)?,
     })
+}
+
+fn read_parts(text: Option<String>) -> DbResult<Vec<ContentPart>> {
+    let parts = text.map(|text| serde_json::from_str(&text).map_err(|error| unreadable("a message", error)));
+    Ok(parts.transpose()?.unwrap_or_default())
 }
 
 fn read_all(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Vec<Message>> {
@@ -285,6 +293,18 @@ fn counted(db: &Connection, session: i64, id: &SegmentId) -> DbResult<(u64, Vec<
     Ok((tokens, pieces))
 }
 
+/// What a message says besides its text, as it is kept.
+fn parts_of(message: &Message) -> Vec<ContentPart> {
+    let parts = message.content.iter().filter(|part| !matches!(part, ContentPart::Text { .. })).cloned();
+    let kept = parts.map(|mut part| {
+        if let ContentPart::ToolResult { content, .. } = &mut part {
+            *content = if content.is_string() { Value::Null } else { Value::Bool(true) };
+        }
+        part
+    });
+    kept.collect()
+}
+
 /// Begins a conversation with the messages of another's active branch, under ids of their own.
 pub(crate) fn copy_branch(
     db: &Connection,
@@ -297,7 +317,7 @@ pub(crate) fn copy_branch(
     for span in spans(db, branch::find_by_key(db, from.active_branch)?)? {
         let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
         for message in read_all(db, condition, params![span.branch, span.first, span.last])? {
-            let text = message.text();
+            let (text, parts) = (message.text(), parts_of(&message));
             let MessageTokens { prompt, completion, estimated, .. } = message.metadata.tokens;
             let (tokens, pieces) = counted(db, from.session, &message.id)?;
             let copy = NewMessage {
@@ -317,6 +337,7 @@ pub(crate) fn copy_branch(
                     ..MessageFacts::default()
                 },
                 text,
+                parts,
             };
             let branch = branch::find_by_key(db, branch)?;
             let (at, total_bytes_max) = (new.at, new.total_bytes_max);

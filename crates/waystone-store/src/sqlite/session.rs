@@ -246,7 +246,7 @@ pub(crate) fn archive(
     )?
     .execute(params![scope.space, session.checkpoint_count])?;
     let row = find_row(db, scope, id)?.ok_or_else(|| Error::SessionNotFound(id.clone()))?;
-    conversation::rest(db, row.key)?;
+    conversation::rest(db, row.key, at)?;
     let group = mark_all_changed(db, scope, id, seq)?;
     Ok((session, group))
 }

@@ -2,16 +2,16 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
-use waystone_core::api::{Resync, Role};
+use waystone_core::api::{ContextState, Resync, Role};
 use waystone_core::id::{SegmentId, SessionId};
-use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, Turn, TurnEvent};
+use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, ToolChange, Turn, TurnEvent};
 
 use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow, operation};
 use super::error::{DbResult, unreadable};
 use super::log::append_and_publish;
 use super::message::{self, Target};
-use super::retry;
+use super::{retry, tool_call};
 
 fn draft_of(row: &ConversationRow) -> DbResult<Option<Draft>> {
     let Some(id) = &row.draft else { return Ok(None) };
@@ -32,6 +32,7 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<T
         is_branch_gone: branch.is_archived,
         branch: branch.name,
         failures: row.failures,
+        pending: tool_call::count_pending(db, row.session)?,
         seq: row.event_seq,
     })
 }
@@ -46,7 +47,8 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
             Some(id) => message::branch_of(db, row.session, &step.context, id)?,
             None => branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?,
         };
-        return Ok(Stepped::Before { message, branch: branch.name });
+        let known = ContextState::ALL.into_iter().find(|state| first["state"] == state.as_str());
+        return Ok(Stepped::Before { message, branch: branch.name, state: known.unwrap_or(step.to) });
     }
     let row = conversation::find_row(db, scope, &step.context)?;
     if is_taken(db, &row, step)? {
@@ -61,9 +63,11 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
     if let Some(kind) = step.operation {
         tell(db, scope, &row, &branch, step, kind)?;
     }
+    tool_call::change(db, &row, &step.context, step)?;
     let seq = add_events(db, scope, &row, step)?;
     write(db, &row, &branch, step, owner, seq)?;
-    let reply = json!({ "message_id": step.message.as_ref().map(|message| &message.id) });
+    let message = step.messages.first().map(|message| &message.id);
+    let reply = json!({ "message_id": message, "state": step.to.as_str() });
     retry::remember(db, scope, kind, step.idempotency.as_ref(), &reply, step.at)?;
     Ok(Stepped::Done { branch: branch.name, seq })
 }
@@ -97,17 +101,33 @@ fn tell(
     step: &Step,
     kind: &str,
 ) -> DbResult<()> {
-    let message = step.message.as_ref();
-    let payload = json!({
+    let message = step.messages.first();
+    let mut payload = json!({
         "context_id": step.context, "project_id": row.project, "message_id": message.map(|new| &new.id),
         "role": message.map(|new| new.role),
     });
+    let decided = step.tools.iter().filter_map(decided);
+    let decided: Vec<&str> = decided.collect();
+    if !decided.is_empty() {
+        payload["tool_call_ids"] = json!(decided);
+    }
     let seq = append_and_publish(db, scope, &operation(&step.context, &row.project, kind, step.at, payload))?;
-    if let Some(new) = message {
-        let (at, total_bytes_max) = (step.at, step.total_bytes_max);
+    let (at, total_bytes_max) = (step.at, step.total_bytes_max);
+    for (place, new) in step.messages.iter().enumerate() {
+        // Each follows the one before.
+        let moved = if place == 0 { None } else { Some(branch::find_by_key(db, branch.key)?) };
+        let branch = moved.as_ref().unwrap_or(branch);
         message::add(db, scope, &Target { row, branch, operation: seq, at, total_bytes_max }, new)?;
     }
     conversation::touch(db, scope, row.session, step.at)
+}
+
+/// The call that someone decided about, or changed.
+fn decided(change: &ToolChange) -> Option<&str> {
+    match change {
+        ToolChange::Decide { id, .. } | ToolChange::Edit { id, .. } => Some(id.as_str()),
+        _ => None,
+    }
 }
 
 /// Adds what readers are told. Returns the number of the conversation's newest event.
@@ -161,7 +181,7 @@ fn write(
         row.session,
         step.to.as_str(),
         step.run,
-        step.to.is_running().then_some(owner),
+        step.to.is_driven().then_some(owner),
         branch.key,
         draft,
         attempt,

@@ -4,13 +4,16 @@ use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
     Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+    ToolCall,
 };
 use waystone_core::clock::Timestamp;
-use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
-    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, Scope, Step, Stepped, Turn, TurnEvent,
-    WhichMessages,
+    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
+    TurnEvent, WhichMessages,
 };
+
+use waystone_core::tools::ToolOutput;
 
 use super::FaultyStore;
 
@@ -114,12 +117,42 @@ impl ConversationStore for FaultyStore {
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {
         self.step()?;
-        if let Some(message) = &step.message {
+        for message in &step.messages {
             self.note(message.text.as_bytes());
         }
         let done = self.inner.step_turn(scope, step).await?;
         self.step()?;
         Ok(done)
+    }
+
+    async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {
+        self.step()?;
+        self.inner.list_open_calls(scope, id).await
+    }
+
+    async fn find_tool_call(&self, scope: &Scope, id: &SessionId, call: &ToolCallId) -> Result<ToolCall> {
+        self.step()?;
+        self.inner.find_tool_call(scope, id, call).await
+    }
+
+    async fn answer_tool_call(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        call: &ToolCallId,
+        answer: ToolOutput,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<bool> {
+        self.step()?;
+        let done = self.inner.answer_tool_call(scope, id, call, answer, at, idempotency).await?;
+        self.step()?;
+        Ok(done)
+    }
+
+    async fn list_expired_calls(&self, scope: &Scope, at: Timestamp) -> Result<Vec<SessionId>> {
+        self.step()?;
+        self.inner.list_expired_calls(scope, at).await
     }
 
     async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>> {

@@ -1,10 +1,12 @@
 //! `waystone chat`: a conversation with a model, on a terminal or with one message.
 //!
 //! This file opens a conversation and says how to go on with it. What is led on a terminal is in [`prompt`], what a line means in
-//! [`command`], where the conversation is in [`talk`]; a turn is followed in [`answer`] and shown in [`screen`].
+//! [`command`], where the conversation is in [`talk`]; a turn is followed in [`answer`] and shown in [`screen`], and what it waits for is
+//! asked in [`decide`].
 
 mod answer;
 mod command;
+mod decide;
 mod prompt;
 mod screen;
 mod talk;
@@ -70,6 +72,7 @@ pub(crate) async fn run(
         new: CreateContext { mode: chat.mode.clone(), workspace_path: working_directory(), ..CreateContext::default() },
         place: None,
         is_shown: !out.json,
+        is_asked: message.is_none() || (std::io::stdin().is_terminal() && !out.json),
         answer: None,
     };
     if let Some(context) = chat.context {
@@ -127,11 +130,24 @@ fn greet(talk: &Talk<'_>, settings: &Settings) {
     }
 }
 
+/// Nobody is there who could be asked.
+fn waits(place: Option<&Place>) -> Failure {
+    let id = place.map_or("ID", |place| place.context.as_str());
+    Failure {
+        code: "APPROVAL_WANTED",
+        message: "the model wants to call a tool, and someone has to approve that".to_owned(),
+        hint: format!(
+            "`waystone chat --context {id}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
+        ),
+    }
+}
+
 /// Says one message, and prints the answer.
 async fn say(message: String, talk: &mut Talk<'_>, out: &Out) -> anyhow::Result<()> {
     match talk.turn(Begin::Say(message)).await? {
         Ended::Answered => {}
         Ended::Failed(error) => return Err(TurnFailed(error).into()),
+        Ended::Waits => return Err(waits(talk.place.as_ref()).into()),
         Ended::Cancelled => {
             return Err(Failure {
                 code: "CANCELLED",

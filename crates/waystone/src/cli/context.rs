@@ -204,7 +204,7 @@ fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
     text += &format!("\n{}\n{branch}: {}\n", branches(&all), count(shown.total, "message"));
     for message in &shown.messages {
         // No line of a text stands where lines of ours do.
-        let said = plain_text(message.text().trim_end()).replace('\n', "\n  ");
+        let said = plain_text(said(message).trim_end()).replace('\n', "\n  ");
         text += &format!("\n{}\n  {said}\n", heading(message));
     }
     if shown.has_more {
@@ -212,6 +212,16 @@ fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
         text += &format!("\n{next} of {}; more: --offset {next}\n", shown.total);
     }
     text
+}
+
+/// What a message says, and what it calls.
+fn said(message: &Message) -> String {
+    let calls = message.content.iter().filter_map(|part| match part {
+        ContentPart::ToolCall { name, arguments, .. } => Some(format!("→ {name} {arguments}")),
+        _ => None,
+    });
+    let text = Some(message.text()).filter(|text| !text.is_empty());
+    text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
 }
 
 /// Parameters as JSON, if there are some.
@@ -232,12 +242,18 @@ fn heading(message: &Message) -> String {
 /// Takes secrets out of a message that is exported, where the settings say so.
 fn cover(secrets: &Secrets, message: &mut Message) -> u64 {
     let Some(cover) = secrets.shown() else { return 0 };
-    let covered = message.content.iter_mut().filter_map(|ContentPart::Text { text }| {
-        let covered = cover.text(text)?;
-        *text = covered;
-        Some(())
+    let covered = message.content.iter_mut().map(|part| match part {
+        ContentPart::Text { text } => match cover.text(text) {
+            Some(covered) => {
+                *text = covered;
+                1
+            }
+            None => 0,
+        },
+        ContentPart::ToolCall { arguments, .. } => cover.value(arguments),
+        ContentPart::ToolResult { content, .. } => cover.value(content),
     });
-    u64::from(covered.count() > 0)
+    u64::from(covered.sum::<u64>() > 0)
 }
 
 fn document(name: &SessionId, text: String, extension: &'static str, engine: &Engine) -> Text {

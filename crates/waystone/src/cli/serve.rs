@@ -41,7 +41,7 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
         tracing::warn!(%error, "the announcement was not printed");
     }
     let (stop, stopping) = watch::channel(false);
-    let adopting = tokio::spawn(adopt_turns(engine.clone(), Scope::local(&settings.user)));
+    let adopting = tokio::spawn(look_after_turns(engine.clone(), Scope::local(&settings.user)));
     let guard =
         Guard { allowed_origins: settings.allowed_origins(), allow_other_users: settings.is_on("allowOtherUsers") };
     let router = Http::new(engine.clone(), &settings.user, stopping.clone()).with_tools(settings.tools()).router(guard);
@@ -59,13 +59,19 @@ pub(crate) async fn http(engine: &Engine, settings: &Settings) -> anyhow::Result
     Ok(())
 }
 
-/// Goes on with turns whose processes are gone: those from before the start, and those of others that end meanwhile.
-async fn adopt_turns(engine: Engine, scope: Scope) {
+/// Goes on with turns whose processes are gone: those from before the start, and those of others that end meanwhile. What nobody decided
+/// about in time expires.
+async fn look_after_turns(engine: Engine, scope: Scope) {
     loop {
         match engine.adopt_turns(&scope).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "turns are gone on with whose process is gone"),
             Err(error) => tracing::warn!(%error, "turns cannot be looked for whose process is gone"),
+        }
+        match engine.expire_tools(&scope).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "calls of tools have expired that nobody decided about"),
+            Err(error) => tracing::warn!(%error, "calls of tools cannot be looked for that nobody decided about"),
         }
         tokio::time::sleep(ADOPTED_AFTER).await;
     }

@@ -74,7 +74,7 @@ fn placeholder(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "TEXT",
         Kind::Number(..) => "N",
-        Kind::Origins => "A,B",
+        Kind::Origins | Kind::Names => "A,B",
         Kind::OneOf(_) => "CHOICE",
         Kind::Loopback => "ADDRESS",
         Kind::Rules => "JSON",

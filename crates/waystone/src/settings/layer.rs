@@ -30,7 +30,7 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
             "false" | "0" | "disabled" => json!(false),
             _ => return Err(format!("`{text}` is neither true nor false")),
         },
-        Kind::Origins => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
+        Kind::Origins | Kind::Names => text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect(),
     };
     check(setting, &value)?;
     Ok(value)
@@ -51,6 +51,13 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
                 None => Ok(()),
             }
         }
+        Kind::Names => {
+            let names = value.as_array().ok_or_else(|| format!("{value} is not a list"))?;
+            match names.iter().find(|name| !name.as_str().is_some_and(is_name)) {
+                Some(wrong) => Err(format!("{wrong} is not the name of a tool, nor its beginning and a *")),
+                None => Ok(()),
+            }
+        }
         Kind::OneOf(choices) if value.as_str().is_some_and(|text| choices.contains(&text)) => Ok(()),
         Kind::OneOf(choices) => Err(format!("{value} is not one of {}", choices.join(", "))),
         Kind::Rules => {
@@ -61,6 +68,11 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
         Kind::Switch => Err(format!("{value} is neither true nor false")),
         Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),
     }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !text.is_empty() && text.strip_suffix('*').unwrap_or(text).bytes().all(is_allowed)
 }
 
 fn check_loopback(text: &str) -> Result<(), String> {

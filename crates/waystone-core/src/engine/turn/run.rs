@@ -1,4 +1,4 @@
-//! One turn, as the process that runs it goes through it.
+//! One turn, as the process that runs it goes through it. How a model is asked is in [`super::ask`], how tools are run in [`super::call`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::prompt::system_prompt;
-use super::stream::{CONTENT_DELTA, Channel, Deltas, Frame, MESSAGE_COMPLETED, delta};
-use super::{Signal, completed, plain_step};
-use crate::api::{ContentDelta, ContextState, MessageType, Origin, Role, TurnError};
+use super::stream::{CONTENT_DELTA, Channel, Deltas, Frame};
+use super::{Signal, plain_step};
+use crate::api::{ContextState, Tool, TurnError};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::SessionId;
-use crate::model::{Chunk, ModelCall, ModelError, Said};
-use crate::store::{
-    Draft, Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, Stepped, Turn, WhichMessages,
-};
-use crate::tokens;
+use crate::model::ModelError;
+use crate::store::{Idempotency, NewTurnEvent, Scope, Step, Stepped, ToolChange, Turn};
 
 /// So often a model is asked.
 const TRIES: u64 = 3;
@@ -31,20 +27,25 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const STORE_PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 30];
 
 pub(super) struct Live {
-    engine: Engine,
-    scope: Scope,
-    context: SessionId,
-    turn: Turn,
-    run: Arc<str>,
+    pub(super) engine: Engine,
+    pub(super) scope: Scope,
+    pub(super) context: SessionId,
+    pub(super) turn: Turn,
+    pub(super) run: Arc<str>,
     /// The number of the newest event of this run.
-    n: u64,
+    pub(super) n: u64,
     channel: Arc<Channel>,
-    signal: watch::Receiver<Signal>,
+    pub(super) signal: watch::Receiver<Signal>,
     /// What this attempt has said so far, and its last sequence.
-    text: String,
-    sequence: u64,
+    pub(super) text: String,
+    pub(super) sequence: u64,
     pending: Pending,
-    writing: Option<JoinHandle<Result<Stepped>>>,
+    pub(super) writing: Option<JoinHandle<Result<Stepped>>>,
+    /// The tools that the model was offered last, and how many it had called before.
+    pub(super) offered: Vec<Tool>,
+    pub(super) called: usize,
+    /// How long tools have run.
+    pub(super) ran: Duration,
 }
 
 /// Text that readers have and the log does not.
@@ -58,34 +59,41 @@ struct Pending {
 }
 
 /// Why a turn goes no further here.
-enum Stop {
+pub(super) enum Stop {
     /// Someone else has it, or it is gone.
     Moved,
     Signal(Signal),
     Failed(Box<ModelError>),
 }
 
-type Outcome<T> = Result<T, Stop>;
-
-/// What a model has said in the end.
-struct Answered {
-    prompt_tokens: u64,
-    completion_tokens: Option<u64>,
-    is_estimate: bool,
-}
+pub(super) type Outcome<T> = Result<T, Stop>;
 
 impl Live {
     pub(super) fn new(
         engine: Engine,
         scope: Scope,
         context: SessionId,
-        turn: Turn,
+        (turn, n): (Turn, u64),
         channel: Arc<Channel>,
         signal: watch::Receiver<Signal>,
     ) -> Self {
-        let run = turn.run.as_deref().unwrap_or_default().into();
-        let (text, pending) = (String::new(), Pending::default());
-        Self { engine, scope, context, turn, run, n: 1, channel, signal, text, sequence: 0, pending, writing: None }
+        Self {
+            run: turn.run.as_deref().unwrap_or_default().into(),
+            engine,
+            scope,
+            context,
+            turn,
+            n,
+            channel,
+            signal,
+            text: String::new(),
+            sequence: 0,
+            pending: Pending::default(),
+            writing: None,
+            offered: Vec::new(),
+            called: 0,
+            ran: Duration::ZERO,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -107,17 +115,23 @@ impl Live {
         }
     }
 
-    /// From where the turn is to its end.
+    /// From where the turn is to its end, or to where someone has to decide.
     async fn go_through(&mut self) -> Outcome<()> {
-        if self.turn.state == ContextState::ProcessingUserMessage {
-            self.advance(TurnEvent::Called, None).await?;
+        loop {
+            match self.turn.state {
+                ContextState::ProcessingUserMessage => self.advance(TurnEvent::Called, None).await?,
+                ContextState::AwaitingLLMResponse => {
+                    let answered = self.ask().await?;
+                    self.complete(answered).await?;
+                }
+                ContextState::ExecutingTools => self.execute().await?,
+                _ => return Ok(()),
+            }
         }
-        let answered = self.ask().await?;
-        self.complete(answered).await
     }
 
     /// Takes a step that `event` leads to, and nothing else.
-    async fn advance(&mut self, event: TurnEvent, error: Option<TurnError>) -> Outcome<()> {
+    pub(super) async fn advance(&mut self, event: TurnEvent, error: Option<TurnError>) -> Outcome<()> {
         let to = fsm::next(self.turn.state, event).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
         step.error = error;
@@ -126,12 +140,12 @@ impl Live {
         self.take(step).await
     }
 
-    fn step(&self, to: ContextState) -> Step {
+    pub(super) fn step(&self, to: ContextState) -> Step {
         plain_step(&self.context, &self.turn, to, &self.run, &self.engine)
     }
 
     /// Takes a step, after all that was streamed before it. A store that cannot be used is waited for.
-    async fn take(&mut self, mut step: Step) -> Outcome<()> {
+    pub(super) async fn take(&mut self, mut step: Step) -> Outcome<()> {
         self.end_writing().await?;
         if let Some(deltas) = self.pending_event() {
             step.events.insert(0, deltas);
@@ -188,8 +202,30 @@ impl Live {
         Some(NewTurnEvent { first: first_n, last, kind: CONTENT_DELTA, payload })
     }
 
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.deltas.is_empty()
+    }
+
+    /// Until what was streamed is to be written.
+    pub(super) fn until_written(&self) -> impl Future<Output = ()> + Send + use<> {
+        let clock = Arc::clone(&self.engine.clock);
+        async move { clock.sleep(WRITTEN_AFTER).await }
+    }
+
+    /// Tells readers more text, which the log does not have yet.
+    pub(super) fn tell_delta(&mut self, frame: Frame, text: String) {
+        if self.pending.deltas.is_empty() {
+            (self.pending.first_n, self.pending.first_sequence) = (self.n, self.sequence);
+        }
+        self.pending.told = self.channel.tell(frame);
+        self.pending.deltas.push(text);
+        if self.pending.deltas.len() >= PENDING_MAX && self.writing.is_none() {
+            self.begin_writing();
+        }
+    }
+
     /// Begins to write what was streamed, beside what comes next.
-    fn begin_writing(&mut self) {
+    pub(super) fn begin_writing(&mut self) {
         let Some(deltas) = self.pending_event() else { return };
         let told = std::mem::take(&mut self.pending).told;
         let mut step = self.step(self.turn.state);
@@ -219,7 +255,7 @@ impl Live {
         }
     }
 
-    fn has_written(&mut self, done: Result<Result<Stepped>, tokio::task::JoinError>) -> Outcome<()> {
+    pub(super) fn has_written(&mut self, done: Result<Result<Stepped>, tokio::task::JoinError>) -> Outcome<()> {
         match done {
             Ok(Ok(Stepped::Done { seq, .. })) => {
                 self.turn.seq = seq;
@@ -236,170 +272,6 @@ impl Live {
         self.end_writing().await?;
         self.begin_writing();
         self.end_writing().await
-    }
-
-    /// What the model is asked.
-    async fn prepare_call(&mut self) -> Outcome<ModelCall> {
-        let which = WhichMessages::Branch { name: Some(self.turn.branch.clone()), offset: 0, limit: u64::MAX >> 1 };
-        let said = self.engine.store.list_messages(&self.scope, &self.context, &which).await;
-        let said = said.map_err(|error| of_store(&error))?;
-        // The configuration may have changed since the turn began.
-        let now = self.engine.store.find_turn(&self.scope, &self.context).await.map_err(|error| of_store(&error))?;
-        let config = now.config;
-        self.turn.config = config.clone();
-        let system = system_prompt(&config, |id| (self.engine.chat.prompt)(id));
-        let messages = said.messages.iter().map(|message| Said::Text { role: message.role, text: message.text() });
-        Ok(ModelCall {
-            model: config.model_id,
-            system,
-            messages: messages.filter(|said| !said.text().is_empty()).collect(),
-            tools: Vec::new(),
-            is_last: false,
-            parameters: config.parameters,
-        })
-    }
-
-    /// Asks the model, and tells what it says as it comes.
-    async fn ask(&mut self) -> Outcome<Answered> {
-        (self.text, self.sequence) = (String::new(), 0);
-        let call = self.prepare_call().await?;
-        let asked = call.messages.iter().map(|said| said.text().to_owned()).collect::<Vec<_>>();
-        let model = Arc::clone(&self.engine.chat.model);
-        let mut signal = self.signal.clone();
-        let mut answer = tokio::select! {
-            signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
-            answer = model.call(call) => answer.map_err(|error| Stop::Failed(Box::new(error)))?,
-        };
-        let (mut usage, mut timer) = (None, None);
-        loop {
-            if timer.is_none() && self.writing.is_none() && !self.pending.deltas.is_empty() {
-                let clock = Arc::clone(&self.engine.clock);
-                timer = Some(Box::pin(async move { clock.sleep(WRITTEN_AFTER).await }));
-            }
-            tokio::select! {
-                biased;
-                signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
-                done = async { self.writing.as_mut().expect("it is being written").await }, if self.writing.is_some() => {
-                    self.writing = None;
-                    self.has_written(done)?;
-                }
-                part = answer.next() => match part {
-                    None => break,
-                    Some(Ok(Chunk::Text(text))) => self.stream(text).await?,
-                    Some(Ok(Chunk::Usage(counted))) => usage = Some((counted.prompt, counted.completion)),
-                    // None is offered yet.
-                    Some(Ok(Chunk::Call(_))) => {}
-                    Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
-                },
-                () = async { timer.as_mut().expect("there is a timer").await }, if timer.is_some() => {
-                    timer = None;
-                    if self.writing.is_none() {
-                        self.begin_writing();
-                    }
-                }
-            }
-        }
-        if self.text.is_empty() {
-            let message = "the model answered nothing".to_owned();
-            return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
-        }
-        Ok(match usage {
-            Some((prompt_tokens, completion)) => {
-                Answered { prompt_tokens, completion_tokens: Some(completion), is_estimate: false }
-            }
-            None => {
-                let count = move || asked.iter().map(|text| tokens::count(text) as u64).sum();
-                let prompt_tokens = tokio::task::spawn_blocking(count).await.unwrap_or_default();
-                Answered { prompt_tokens, completion_tokens: None, is_estimate: true }
-            }
-        })
-    }
-
-    /// Tells more of the answer. The first of it comes after the step that says that it streams.
-    async fn stream(&mut self, text: String) -> Outcome<()> {
-        if self.turn.state != ContextState::StreamingLLMResponse {
-            let before = self.turn.draft.take();
-            let message = match &before {
-                Some(draft) => draft.message.clone(),
-                None => self.engine.fresh_id().map_err(|error| of_store(&error))?,
-            };
-            let attempt = before.map_or(1, |draft| draft.attempt + 1);
-            self.turn.draft = Some(Draft { message, attempt });
-            self.advance(TurnEvent::FirstChunk, None).await?;
-        }
-        let Some(draft) = &self.turn.draft else { return Err(Stop::Moved) };
-        let max = self.engine.limits.context_bytes_max;
-        if (self.text.len() + text.len()) as u64 > max {
-            let message = format!("the answer has more than {max} bytes");
-            return Err(failed(
-                "PAYLOAD_TOO_LARGE",
-                message,
-                "ask for less, or raise WAYSTONE_MAX_CONTEXT_BYTES",
-                false,
-            ));
-        }
-        self.n += 1;
-        self.sequence += 1;
-        let told = ContentDelta {
-            context_id: &self.context,
-            message_id: &draft.message,
-            delta: &text,
-            sequence: self.sequence,
-            attempt: draft.attempt,
-            first_sequence: None,
-        };
-        let frame = Frame::new(&self.run, self.n, self.turn.seq, CONTENT_DELTA, delta(&told));
-        if self.pending.deltas.is_empty() {
-            (self.pending.first_n, self.pending.first_sequence) = (self.n, self.sequence);
-        }
-        self.pending.told = self.channel.tell(frame);
-        self.text.push_str(&text);
-        self.pending.deltas.push(text);
-        if self.pending.deltas.len() >= PENDING_MAX && self.writing.is_none() {
-            self.begin_writing();
-        }
-        Ok(())
-    }
-
-    /// The answer is whole: it becomes a message, and the turn ends.
-    async fn complete(&mut self, answered: Answered) -> Outcome<()> {
-        let kind = match self.text.trim_end().ends_with('?') {
-            true => MessageType::Question,
-            false if self.turn.config.mode == "plan" => MessageType::Plan,
-            false => MessageType::Text,
-        };
-        let message = self.message(kind, &answered).await?;
-        let between = fsm::next(self.turn.state, TurnEvent::Answered).ok_or(Stop::Moved)?;
-        let to = fsm::next(between, TurnEvent::NoCalls).ok_or(Stop::Moved)?;
-        let mut step = self.step(to);
-        step.tell_state(self.n + 1, between);
-        step.tell(self.n + 2, MESSAGE_COMPLETED, completed(&self.context, &message));
-        step.tell_state(self.n + 3, to);
-        self.n += 3;
-        (step.message, step.draft, step.failures) = (Some(message), None, 0);
-        step.operation = Some("message.added");
-        // It is the model that says it.
-        self.scope = Scope { space: self.scope.space, ..Scope::local(&self.turn.config.model_id).for_agent() };
-        self.take(step).await
-    }
-
-    async fn message(&self, kind: MessageType, answered: &Answered) -> Outcome<NewMessage> {
-        let Some(draft) = self.turn.draft.clone() else { return Err(Stop::Moved) };
-        let facts = MessageFacts {
-            prompt_tokens: answered.prompt_tokens,
-            completion_tokens: 0,
-            is_estimate: answered.is_estimate,
-            model: Some(self.turn.config.model_id.clone()),
-            is_cancelled: false,
-            attempt: draft.attempt,
-            sequence: self.sequence,
-        };
-        let prepared =
-            self.engine.prepare_message(Role::Assistant, kind, self.text.clone(), Origin::Agent, facts).await;
-        let message = prepared.map_err(|error| of_store(&error))?;
-        let completion_tokens = answered.completion_tokens.unwrap_or(message.tokens);
-        let facts = MessageFacts { completion_tokens, ..message.facts };
-        Ok(NewMessage { id: draft.message, facts, ..message })
     }
 
     /// Keeps what was streamed, and ends.
@@ -423,7 +295,12 @@ impl Live {
         let failures = self.turn.failures + 1;
         let told = Some(error.error.clone());
         if !error.is_recoverable || failures >= TRIES {
-            self.advance(TurnEvent::GaveUp, told).await?;
+            let to = fsm::next(self.turn.state, TurnEvent::GaveUp).ok_or(Stop::Moved)?;
+            let mut step = self.step(to);
+            (step.error, step.tools) = (told, vec![ToolChange::Abandon]);
+            self.n += 1;
+            step.tell_state(self.n, to);
+            self.take(step).await?;
             return Ok(false);
         }
         let to = fsm::next(self.turn.state, TurnEvent::Failed).ok_or(Stop::Moved)?;
@@ -450,18 +327,18 @@ impl Live {
     }
 }
 
-fn failed(code: &str, message: String, hint: &str, is_recoverable: bool) -> Stop {
+pub(super) fn failed(code: &str, message: String, hint: &str, is_recoverable: bool) -> Stop {
     let error = TurnError { code: code.to_owned(), message, hint: hint.to_owned() };
     Stop::Failed(Box::new(ModelError { is_recoverable, retry_after: None, error }))
 }
 
 /// What the store refused. It may take it later.
-fn of_store(error: &Error) -> Stop {
+pub(super) fn of_store(error: &Error) -> Stop {
     let is_recoverable = matches!(error, Error::StorageUnavailable { .. });
     failed(error.code(), error.to_string(), &error.reply().error.hint, is_recoverable)
 }
 
-async fn told_otherwise(signal: &mut watch::Receiver<Signal>) -> Signal {
+pub(super) async fn told_otherwise(signal: &mut watch::Receiver<Signal>) -> Signal {
     match signal.wait_for(|signal| !matches!(signal, Signal::GoOn)).await {
         Ok(signal) => signal.clone(),
         Err(_) => Signal::Leave,

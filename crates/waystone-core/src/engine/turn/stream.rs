@@ -28,6 +28,8 @@ const PAGE: u32 = 256;
 pub(super) const CONTENT_DELTA: &str = "ContentDelta";
 pub(super) const STATE_CHANGED: &str = "StateChanged";
 pub(super) const MESSAGE_COMPLETED: &str = "MessageCompleted";
+pub(in crate::engine) const TOOL_CALL_REQUESTED: &str = "ToolCallRequested";
+pub(super) const TOOL_CALL_COMPLETED: &str = "ToolCallCompleted";
 const RESYNC: &str = "Resync";
 
 /// One event as readers get it.

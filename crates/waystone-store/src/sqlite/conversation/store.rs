@@ -6,16 +6,19 @@ use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
     Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
+    ToolCall,
 };
 use waystone_core::clock::Timestamp;
-use waystone_core::id::{BranchName, SegmentId, SessionId};
+use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
-    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, Scope, Step, Stepped, Turn, TurnEvent,
-    WhichMessages,
+    ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
+    TurnEvent, WhichMessages,
 };
 
+use waystone_core::tools::ToolOutput;
+
 use crate::lock;
-use crate::sqlite::{Sqlite, branch, conversation, message, session, turn};
+use crate::sqlite::{Sqlite, branch, conversation, message, session, tool_call, turn};
 
 #[async_trait]
 impl ConversationStore for Sqlite {
@@ -115,8 +118,39 @@ impl ConversationStore for Sqlite {
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {
         let (scope, owner) = (scope.clone(), self.instance.clone());
-        let size = step.message.as_ref().map_or(0, |message| message.text.len() as u64);
+        let size = step.messages.iter().map(|message| message.text.len() as u64).sum();
         self.write_with_room(size, move |db| turn::step(db, &scope, &owner, &step)).await
+    }
+
+    async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.readers.read(move |db| tool_call::list_open(db, &scope, &id)).await
+    }
+
+    async fn find_tool_call(&self, scope: &Scope, id: &SessionId, call: &ToolCallId) -> Result<ToolCall> {
+        let (scope, id, call) = (scope.clone(), id.clone(), call.clone());
+        self.readers.read(move |db| tool_call::find(db, &scope, &id, &call)).await
+    }
+
+    async fn answer_tool_call(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        call: &ToolCallId,
+        answer: ToolOutput,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<bool> {
+        let (scope, id, call) = (scope.clone(), id.clone(), call.clone());
+        let write = move |db: &rusqlite::Connection| {
+            tool_call::answer(db, &scope, &id, &call, &answer, at, idempotency.as_ref())
+        };
+        self.writer.write(write).await
+    }
+
+    async fn list_expired_calls(&self, scope: &Scope, at: Timestamp) -> Result<Vec<SessionId>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| tool_call::list_expired(db, &scope, at)).await
     }
 
     async fn list_orphaned_turns(&self, scope: &Scope) -> Result<Vec<(SessionId, String)>> {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use waystone_core::api::TurnError;
+use waystone_core::api::{ContextState, TurnError};
 use waystone_core::id::SessionId;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Reader};
@@ -22,6 +22,8 @@ pub(super) enum Ended {
     /// By someone, before the answer was whole.
     Cancelled,
     Failed(TurnError),
+    /// Not at all: calls of tools wait for someone to decide.
+    Waits,
 }
 
 /// Ctrl-C, which from now on ends an answer and not the process.
@@ -51,10 +53,10 @@ impl Interrupts {
     }
 }
 
-/// Shows a turn until it ends. Who interrupts it ends it; one whose process is gone is gone on with here.
+/// Shows a turn until it ends, or someone has to decide. Who interrupts it ends it; one whose process is gone is gone on with here.
 pub(super) async fn follow<W: Write>(
     (engine, scope, context): (&Engine, &Scope, &SessionId),
-    mut reader: Reader,
+    reader: &mut Reader,
     screen: &mut Screen<W>,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Ended> {
@@ -75,13 +77,13 @@ pub(super) async fn follow<W: Write>(
             }
         };
         let Some(frames) = frames else {
-            reader = engine.follow_context(scope, context, Some(&last)).await?;
+            *reader = engine.follow_context(scope, context, Some(&last)).await?;
             continue;
         };
         for frame in frames {
             last = frame.id();
             let Some(event) = Event::of(&frame)? else { continue };
-            let may_be_over = event.state().is_some_and(|state| !state.is_running());
+            let may_be_over = event.state().is_some_and(|state| !state.is_driven());
             screen.show(event)?;
             if may_be_over && let Some(ended) = find_end(engine, scope, context).await? {
                 interrupts.forget();
@@ -97,6 +99,7 @@ pub(super) async fn follow<W: Write>(
 async fn find_end(engine: &Engine, scope: &Scope, context: &SessionId) -> anyhow::Result<Option<Ended>> {
     let turn = engine.find_turn(scope, context).await?;
     Ok(match turn.error {
+        _ if turn.current_state == ContextState::AwaitingToolApproval => Some(Ended::Waits),
         _ if turn.current_state.is_running() => None,
         Some(error) => Some(Ended::Failed(error)),
         None => Some(Ended::Answered),

@@ -10,6 +10,7 @@ pub(super) const HELP: &str = "\
 /undo          take the last exchange back: go on before it, on a new branch
 /edit TEXT     say your last message anew, in other words, on a new branch
 /retry         ask again after a failure
+/tools         list the tools that the model can call
 /model NAME    let another model answer from now on
 /help          show this
 /quit          end, as Ctrl-D does
@@ -27,6 +28,7 @@ pub(super) enum Command {
     Undo,
     Edit(String),
     Retry,
+    Tools,
     Model(String),
     Help,
     Quit,
@@ -55,6 +57,7 @@ pub(super) fn parse(typed: &str) -> Result<Option<Command>, String> {
         "/branches" => Command::Branches,
         "/undo" => Command::Undo,
         "/retry" => Command::Retry,
+        "/tools" => Command::Tools,
         "/help" => Command::Help,
         "/quit" | "/exit" => Command::Quit,
         _ => return Err(format!("there is no command {name}; /help shows those there are")),
@@ -106,6 +109,7 @@ mod tests {
         check("/undo ", Some(Command::Undo));
         check("/edit say\nthis", Some(Command::Edit("say\nthis".to_owned())));
         check("/retry", Some(Command::Retry));
+        check("/tools", Some(Command::Tools));
         check("/model gpt 4", Some(Command::Model("gpt 4".to_owned())));
         check("/help", Some(Command::Help));
         check("/quit", Some(Command::Quit));

@@ -3,14 +3,16 @@
 use std::io::{self, BufRead, Read, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{CreateBranch, Role, TurnError, UpdateContext};
-use waystone_core::id::{BranchName, SegmentId};
+use waystone_core::api::{CreateBranch, Role, Tool, ToolList, TurnError, UpdateContext};
+use waystone_core::id::BranchName;
+use waystone_core::store::Fork;
 
 use super::answer::Ended;
 use super::command::{Command, HELP, Lines, parse};
 use super::talk::{Begin, Place, Talk};
 use crate::cli::context::branches;
 use crate::cli::failure::{Failure, TurnFailed};
+use crate::cli::render::{short, table};
 use crate::cli::{note, report, warn};
 
 /// A longer line is cut into several.
@@ -49,7 +51,7 @@ pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
     }
 }
 
-fn tell(text: &str) -> io::Result<()> {
+pub(super) fn tell(text: &str) -> io::Result<()> {
     let mut target = anstream::stderr();
     target.write_all(text.as_bytes())?;
     target.flush()
@@ -63,7 +65,7 @@ fn ask(place: Option<&Place>, goes_on: bool) -> io::Result<()> {
 }
 
 /// The next line without its end; `None` when there are no more.
-fn read_line() -> io::Result<Option<String>> {
+pub(super) fn read_line() -> io::Result<Option<String>> {
     let mut line = Vec::new();
     if io::stdin().lock().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
         return Ok(None);
@@ -89,7 +91,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         }
     };
     match talk.turn(begin).await? {
-        Ended::Answered => {}
+        Ended::Answered | Ended::Waits => {}
         Ended::Cancelled if talk.answer.is_some() => note("ended; what was written is kept"),
         Ended::Cancelled => {
             // A terminal shows that Ctrl-C was typed.
@@ -109,7 +111,8 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
     match command {
         Command::Branch(name) => {
             let newest = talk.find_newest(&place).await?;
-            begin_branch(name.clone(), newest.map(|message| message.id), talk, &place).await?;
+            let fork = newest.map_or(Fork::Active, |message| Fork::After(message.id));
+            begin_branch(name.clone(), fork, talk, &place).await?;
             note(&format!("on branch {name} now; `/switch {}` goes back", place.branch));
         }
         Command::Switch(name) => {
@@ -121,6 +124,11 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
             tell(&branches(&talk.engine.list_branches(talk.scope, &place.context).await?.branches))?;
         }
         Command::Undo => undo(talk, &place).await?,
+        Command::Tools => {
+            let ToolList { tools, warnings } = talk.engine.list_tools(talk.scope, &place.context).await?;
+            warn(&warnings);
+            tell(&tool_table(&tools))?;
+        }
         Command::Edit(text) => {
             let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
             return Ok(Some(Begin::Edit(said.id, text)));
@@ -136,6 +144,17 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
         Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
     }
     Ok(None)
+}
+
+fn tool_table(tools: &[Tool]) -> String {
+    if tools.is_empty() {
+        return "No tools. They come with a folder to work in, and from mcpServers in config.json.\n".to_owned();
+    }
+    let row = |tool: &Tool| {
+        let first = tool.description.lines().next().unwrap_or_default();
+        vec![tool.name.clone(), if tool.read_only { "reads" } else { "" }.to_owned(), short(first)]
+    };
+    table(&["TOOL", "", "WHAT IT DOES"], tools.iter().map(row))
 }
 
 fn nothing_said() -> Failure {
@@ -154,15 +173,14 @@ fn answered() -> Failure {
     }
 }
 
-/// Begins a branch in the place of a message, or here, and goes on there.
-async fn begin_branch(
-    name: BranchName,
-    before: Option<SegmentId>,
-    talk: &mut Talk<'_>,
-    place: &Place,
-) -> anyhow::Result<()> {
-    let request =
-        CreateBranch { name: name.clone(), parent_message_id: None, before_message_id: before, idempotency_key: None };
+/// Begins a branch, and goes on there.
+async fn begin_branch(name: BranchName, fork: Fork, talk: &mut Talk<'_>, place: &Place) -> anyhow::Result<()> {
+    let (parent_message_id, before_message_id) = match fork {
+        Fork::Active => (None, None),
+        Fork::After(message) => (Some(message), None),
+        Fork::InPlaceOf(message) => (None, Some(message)),
+    };
+    let request = CreateBranch { name: name.clone(), parent_message_id, before_message_id, idempotency_key: None };
     talk.engine.create_branch(talk.scope, &place.context, request).await?;
     let switched = talk.engine.switch_branch(talk.scope, &place.context, &name).await?;
     talk.go_to(&place.context, &switched.active_branch_name)
@@ -175,7 +193,7 @@ async fn undo(talk: &mut Talk<'_>, place: &Place) -> anyhow::Result<()> {
     let mut names = (1..UNDOS_MAX).map(|number| format!("undo-{number}"));
     let free = names.find(|name| taken.iter().all(|branch| branch.name != *name)).unwrap_or_default();
     let name: BranchName = free.parse().map_err(anyhow::Error::msg)?;
-    begin_branch(name.clone(), Some(said.id), talk, place).await?;
+    begin_branch(name.clone(), Fork::InPlaceOf(said.id), talk, place).await?;
     note(&format!("took it back, on branch {name} now; `/switch {}` goes back", place.branch));
     Ok(())
 }

@@ -7,8 +7,9 @@ use std::io::{self, Write};
 
 use clap::builder::styling::Style;
 use serde::Deserialize;
+use serde_json::Value;
 use waystone_core::Frame;
-use waystone_core::api::{ContextState, TurnError};
+use waystone_core::api::{ApprovalStatus, ContextState, ToolOutcome, TurnError};
 use waystone_core::id::SegmentId;
 
 use crate::cli::render::{line, plain_text};
@@ -19,6 +20,8 @@ pub(super) enum Event {
     Delta(Delta),
     Completed(Completed),
     State(State),
+    Requested(Requested),
+    Returned(Returned),
     Resync(Resync),
 }
 
@@ -44,6 +47,24 @@ pub(super) struct State {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct Requested {
+    tool_calls: Vec<RequestedCall>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RequestedCall {
+    name: String,
+    arguments: Value,
+    approval_status: ApprovalStatus,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Returned {
+    tool_name: String,
+    outcome: ToolOutcome,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct Resync {
     current_state: ContextState,
     message_id: Option<SegmentId>,
@@ -60,6 +81,8 @@ impl Event {
             "ContentDelta" => Self::Delta(serde_json::from_str(data)?),
             "MessageCompleted" => Self::Completed(serde_json::from_str(data)?),
             "StateChanged" => Self::State(serde_json::from_str(data)?),
+            "ToolCallRequested" => Self::Requested(serde_json::from_str(data)?),
+            "ToolCallCompleted" => Self::Returned(serde_json::from_str(data)?),
             "Resync" => Self::Resync(serde_json::from_str(data)?),
             _ => return Ok(None),
         }))
@@ -70,7 +93,7 @@ impl Event {
         match self {
             Self::State(state) => Some(state.new_state),
             Self::Resync(resync) => Some(resync.current_state),
-            Self::Delta(_) | Self::Completed(_) => None,
+            Self::Delta(_) | Self::Completed(_) | Self::Requested(_) | Self::Returned(_) => None,
         }
     }
 }
@@ -119,8 +142,23 @@ impl<W: Write> Screen<W> {
             Event::State(State { new_state: ContextState::TransientFailure, error: Some(error) }) => {
                 self.mark(&format!("{}; trying again", error.message))
             }
+            Event::Requested(Requested { tool_calls }) => self.show_calls(&tool_calls),
+            Event::Returned(Returned { outcome: ToolOutcome::Succeeded, .. }) => Ok(()),
+            Event::Returned(Returned { tool_name, outcome }) => {
+                self.mark(&format!("{tool_name}: {}", outcome.as_str().replace('_', " ")))
+            }
             Event::Resync(_) | Event::State(_) => Ok(()),
         }
+    }
+
+    /// What runs unasked; what does not is asked about.
+    fn show_calls(&mut self, calls: &[RequestedCall]) -> io::Result<()> {
+        for call in calls.iter().filter(|call| call.approval_status == ApprovalStatus::Approved) {
+            self.mark(&call_line(&call.name, &call.arguments))?;
+        }
+        // What comes next is another message.
+        (self.message, self.text) = (None, String::new());
+        Ok(())
     }
 
     /// Shows the rest of a message, or all of it if it does not begin as what is shown.
@@ -168,6 +206,16 @@ impl<W: Write> Screen<W> {
             done => done?,
         }
         Ok(())
+    }
+}
+
+/// A call on one line.
+pub(super) fn call_line(tool: &str, arguments: &Value) -> String {
+    const CHARS_MAX: usize = 300;
+    let written = format!("{tool} {arguments}");
+    match written.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &written[..end]),
+        None => written,
     }
 }
 

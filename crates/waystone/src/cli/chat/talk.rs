@@ -2,15 +2,16 @@
 
 use std::io;
 
-use waystone_core::Engine;
 use waystone_core::api::{
     AddMessage, AddedMessage, CreateContext, EditMessage, FindContext, ListMessages, Message, MessageType, Role,
     UpdateContext,
 };
 use waystone_core::id::{BranchName, SegmentId, SessionId};
 use waystone_core::store::Scope;
+use waystone_core::{Engine, Reader};
 
 use super::answer::{Ended, Interrupts, follow};
+use super::decide::decide;
 use super::screen::Screen;
 use crate::cli::note;
 
@@ -40,6 +41,8 @@ pub(super) struct Talk<'a> {
     pub(super) place: Option<Place>,
     /// Whether answers are shown as they come.
     pub(super) is_shown: bool,
+    /// Whether someone is there who can be asked.
+    pub(super) is_asked: bool,
     /// The message that was completed last.
     pub(super) answer: Option<SegmentId>,
 }
@@ -77,13 +80,30 @@ impl Talk<'_> {
         note("an answer is under way; Ctrl-C ends it");
         let (engine, scope) = (self.engine, self.scope);
         let mut reader = engine.follow_context(scope, context, None).await?;
-        if !engine.adopt_turn(scope, context).await? {
+        let state = engine.find_turn(scope, context).await?.current_state;
+        if state.is_driven() && !engine.adopt_turn(scope, context).await? {
             // What was written before now is wanted too.
             reader = engine.follow_context(scope, context, Some("")).await?;
         }
         let mut screen = self.screen(is_shown);
-        follow((engine, scope, context), reader, &mut screen, &mut self.interrupts).await?;
+        self.follow_through(context, &mut reader, &mut screen).await?;
         Ok(())
+    }
+
+    /// Follows a turn to its end. What has to be decided on the way is asked for, where someone can answer.
+    async fn follow_through<W: io::Write>(
+        &mut self,
+        context: &SessionId,
+        reader: &mut Reader,
+        screen: &mut Screen<W>,
+    ) -> anyhow::Result<Ended> {
+        loop {
+            let ended = follow((self.engine, self.scope, context), reader, screen, &mut self.interrupts).await?;
+            match ended {
+                Ended::Waits if self.is_asked => decide(self, context).await?,
+                ended => return Ok(ended),
+            }
+        }
     }
 
     /// The place, and a conversation if there is none yet.
@@ -100,7 +120,7 @@ impl Talk<'_> {
     pub(super) async fn turn(&mut self, begin: Begin) -> anyhow::Result<Ended> {
         let Place { context, branch } = self.place().await?;
         let (engine, scope) = (self.engine, self.scope);
-        let reader = engine.follow_context(scope, &context, None).await?;
+        let mut reader = engine.follow_context(scope, &context, None).await?;
         let added = match begin {
             Begin::Say(content) => {
                 let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
@@ -120,7 +140,7 @@ impl Talk<'_> {
             self.go_to(&context, &branch)?;
         }
         let mut screen = self.screen(self.is_shown);
-        let ended = follow((engine, scope, &context), reader, &mut screen, &mut self.interrupts).await?;
+        let ended = self.follow_through(&context, &mut reader, &mut screen).await?;
         self.answer = screen.completed.map(|(message, _)| message);
         Ok(ended)
     }

@@ -8,16 +8,16 @@ use waystone_core::api::{Context, Message};
 use waystone_core::id::BranchName;
 use waystone_core::prose::quoted;
 
-use super::heading;
+use super::{heading, said};
 use crate::cli::render::{count, time};
 
 /// The shortest fence.
 const FENCE: usize = 3;
 
 pub(super) fn of(context: &Context, branch: &BranchName, messages: &[Message]) -> anyhow::Result<String> {
-    let said = count(messages.len() as u64, "message");
+    let total = count(messages.len() as u64, "message");
     let mut text = format!("# Conversation {}\n\n", context.id);
-    text += &format!("Branch {branch} with {said}, in project {}. ", context.project_id);
+    text += &format!("Branch {branch} with {total}, in project {}. ", context.project_id);
     text += &format!("Begun {}, last used {}, ", time(context.created_at), time(context.updated_at));
     text += &format!("{}.\n\n## Configuration\n\n", context.current_state.as_str());
     text += &fenced("json", &serde_json::to_string_pretty(&context.config)?);
@@ -30,7 +30,7 @@ pub(super) fn of(context: &Context, branch: &BranchName, messages: &[Message]) -
     for message in messages {
         let model = message.metadata.model_id.as_ref().map(|model| format!(", {}", quoted(model)));
         text += &format!("\n## {}{}\n\n", heading(message), model.unwrap_or_default());
-        text += &fenced("text", &message.text());
+        text += &fenced("text", &said(message));
     }
     Ok(text)
 }

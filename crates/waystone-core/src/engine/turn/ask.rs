@@ -1,0 +1,301 @@
+//! A model asked, its answer told as it comes, and what becomes of it: a message, and calls of tools.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::call::{Judged, judge};
+use super::completed;
+use super::prompt::{said, system_prompt, tools_called};
+use super::run::{Live, Outcome, Stop, failed, of_store, told_otherwise};
+use super::stream::{CONTENT_DELTA, Frame, MESSAGE_COMPLETED, TOOL_CALL_REQUESTED, delta};
+use crate::api::{ContentDelta, ContentPart, ContextState, MessageType, Origin, Role, ToolCallRequested, ToolOutcome};
+use crate::error::Result;
+use crate::fsm::{self, TurnEvent};
+use crate::id::SegmentId;
+use crate::model::{Call, Chunk, ModelCall, Usage};
+use crate::offload::offload;
+use crate::store::{Draft, MessageFacts, NewMessage, Scope, ToolChange, WhichMessages};
+use crate::tokens;
+
+/// So often tools are called in a turn, and so many of them.
+const ROUNDS_MAX: usize = 5;
+pub(super) const CALLS_MAX: usize = 20;
+/// What a model calls beyond this at once is not even refused.
+const CALLS_KEPT_MAX: usize = 100;
+
+/// What a model has said in the end.
+pub(super) struct Answered {
+    usage: Option<Usage>,
+    /// What it read, as we count it, if it did not say so.
+    prompt_tokens: u64,
+    calls: Vec<Call>,
+}
+
+impl Live {
+    /// What the model is asked.
+    async fn prepare_call(&mut self) -> Outcome<ModelCall> {
+        let which = WhichMessages::Branch { name: Some(self.turn.branch.clone()), offset: 0, limit: u64::MAX >> 1 };
+        let listed = self.engine.store.list_messages(&self.scope, &self.context, &which).await;
+        let messages = listed.map_err(|error| of_store(&error))?.messages;
+        // The configuration may have changed since the turn began.
+        let now = self.engine.store.find_turn(&self.scope, &self.context).await.map_err(|error| of_store(&error))?;
+        let config = now.config;
+        self.turn.config = config.clone();
+        let called = tools_called(&messages);
+        self.called = called.calls;
+        self.offered = self.engine.tools_of(&config).await.tools;
+        let system = system_prompt(&config, |id| (self.engine.chat.prompt)(id));
+        let engine = self.engine.clone();
+        let size = messages.iter().map(|message| message.text().len()).sum();
+        let shown = offload(size, move || {
+            let cover = engine.secrets.shown();
+            let system = cover.and_then(|cover| cover.text(&system)).unwrap_or(system);
+            (system, said(&messages, cover))
+        });
+        let (system, messages) = shown.await.map_err(|error| of_store(&error))?;
+        Ok(ModelCall {
+            model: config.model_id,
+            system,
+            messages,
+            tools: self.offered.clone(),
+            is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
+            parameters: config.parameters,
+        })
+    }
+
+    /// Asks the model, and tells what it says as it comes.
+    pub(super) async fn ask(&mut self) -> Outcome<Answered> {
+        (self.text, self.sequence) = (String::new(), 0);
+        let mut signal = self.signal.clone();
+        let call = tokio::select! {
+            signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
+            call = self.prepare_call() => call?,
+        };
+        let is_last = call.is_last;
+        let asked = call.messages.iter().map(|said| said.text().to_owned()).collect::<Vec<_>>();
+        let model = Arc::clone(&self.engine.chat.model);
+        let mut answer = tokio::select! {
+            signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
+            answer = model.call(call) => answer.map_err(|error| Stop::Failed(Box::new(error)))?,
+        };
+        let (mut usage, mut timer, mut calls, mut held) = (None, None, Vec::new(), String::new());
+        // What must not be kept must not be told either: it is looked through as a whole first.
+        let is_held = self.engine.secrets.kept().is_some();
+        loop {
+            if timer.is_none() && self.writing.is_none() && self.has_pending() {
+                timer = Some(Box::pin(self.until_written()));
+            }
+            tokio::select! {
+                biased;
+                signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
+                done = async { self.writing.as_mut().expect("it is being written").await }, if self.writing.is_some() => {
+                    self.writing = None;
+                    self.has_written(done)?;
+                }
+                part = answer.next() => match part {
+                    None => break,
+                    Some(Ok(Chunk::Text(text))) if is_held => {
+                        held.push_str(&text);
+                        self.check_size(held.len())?;
+                    }
+                    Some(Ok(Chunk::Text(text))) => self.stream(text).await?,
+                    Some(Ok(Chunk::Call(call))) if calls.len() < CALLS_KEPT_MAX => calls.push(call),
+                    Some(Ok(Chunk::Call(_))) => {}
+                    Some(Ok(Chunk::Usage(counted))) => usage = Some(counted),
+                    Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
+                },
+                () = async { timer.as_mut().expect("there is a timer").await }, if timer.is_some() => {
+                    timer = None;
+                    if self.writing.is_none() {
+                        self.begin_writing();
+                    }
+                }
+            }
+        }
+        if is_held {
+            self.stream_held(held, &mut calls).await?;
+        }
+        if is_last {
+            // It was told not to.
+            calls.clear();
+        }
+        if self.text.is_empty() && calls.is_empty() {
+            let message = "the model answered nothing".to_owned();
+            return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
+        }
+        let prompt_tokens = match usage {
+            Some(usage) => usage.prompt,
+            None => {
+                let count = move || asked.iter().map(|text| tokens::count(text) as u64).sum();
+                tokio::task::spawn_blocking(count).await.unwrap_or_default()
+            }
+        };
+        Ok(Answered { usage, prompt_tokens, calls })
+    }
+
+    /// Tells an answer that was held back, without what must not be kept.
+    async fn stream_held(&mut self, held: String, calls: &mut Vec<Call>) -> Outcome<()> {
+        let (engine, mut covered) = (self.engine.clone(), std::mem::take(calls));
+        let cover = move || {
+            let kept = engine.secrets.kept();
+            if let Some(cover) = kept {
+                for call in &mut covered {
+                    cover.value(&mut call.arguments);
+                }
+            }
+            (kept.and_then(|cover| cover.text(&held)).unwrap_or(held), covered)
+        };
+        let (text, covered) = offload(usize::MAX, cover).await.map_err(|error| of_store(&error))?;
+        *calls = covered;
+        if text.is_empty() { Ok(()) } else { self.stream(text).await }
+    }
+
+    fn check_size(&self, size: usize) -> Outcome<()> {
+        let max = self.engine.limits.context_bytes_max;
+        if size as u64 <= max {
+            return Ok(());
+        }
+        let message = format!("the answer has more than {max} bytes");
+        Err(failed("PAYLOAD_TOO_LARGE", message, "ask for less, or raise WAYSTONE_MAX_CONTEXT_BYTES", false))
+    }
+
+    /// The message that is being written, in a new attempt.
+    fn next_draft(&mut self) -> Outcome<Draft> {
+        let before = self.turn.draft.take();
+        let message = match &before {
+            Some(draft) => draft.message.clone(),
+            None => self.engine.fresh_id().map_err(|error| of_store(&error))?,
+        };
+        Ok(Draft { message, attempt: before.map_or(1, |draft| draft.attempt + 1) })
+    }
+
+    /// Tells more of the answer. The first of it comes after the step that says that it streams.
+    async fn stream(&mut self, text: String) -> Outcome<()> {
+        if self.turn.state != ContextState::StreamingLLMResponse {
+            self.turn.draft = Some(self.next_draft()?);
+            self.advance(TurnEvent::FirstChunk, None).await?;
+        }
+        self.check_size(self.text.len() + text.len())?;
+        let Some(draft) = &self.turn.draft else { return Err(Stop::Moved) };
+        self.n += 1;
+        self.sequence += 1;
+        let told = ContentDelta {
+            context_id: &self.context,
+            message_id: &draft.message,
+            delta: &text,
+            sequence: self.sequence,
+            attempt: draft.attempt,
+            first_sequence: None,
+        };
+        let frame = Frame::new(&self.run, self.n, self.turn.seq, CONTENT_DELTA, delta(&told));
+        self.text.push_str(&text);
+        self.tell_delta(frame, text);
+        Ok(())
+    }
+
+    /// The answer is whole: it becomes a message, and the turn ends, or goes on with the tools that it calls.
+    pub(super) async fn complete(&mut self, mut answered: Answered) -> Outcome<()> {
+        let calls = std::mem::take(&mut answered.calls);
+        let judged = judge(self, calls).await?;
+        let kind = match self.text.trim_end().ends_with('?') {
+            _ if !judged.is_empty() => MessageType::ToolCall,
+            true => MessageType::Question,
+            false if self.turn.config.mode == "plan" => MessageType::Plan,
+            false => MessageType::Text,
+        };
+        let (message, warnings) = self.message(kind, &answered, &judged).await?;
+        let event = match () {
+            () if judged.is_empty() => TurnEvent::NoCalls,
+            () if judged.iter().any(Judged::is_pending) => TurnEvent::ApprovalWanted,
+            () if judged.iter().any(|judged| judged.refused.is_none()) => TurnEvent::CallsAllowed,
+            () => TurnEvent::Denied,
+        };
+        let between = fsm::next(self.turn.state, TurnEvent::Answered).ok_or(Stop::Moved)?;
+        let to = fsm::next(between, event).ok_or(Stop::Moved)?;
+        let mut step = self.step(to);
+        // It is the model that says it.
+        self.scope = Scope { space: self.scope.space, ..Scope::local(&self.turn.config.model_id).for_agent() };
+        step.tell_state(self.n + 1, between);
+        step.tell(self.n + 2, MESSAGE_COMPLETED, completed(&self.context, &message, &warnings));
+        self.n += 2;
+        step.messages.push(message);
+        if !judged.is_empty() {
+            self.n += 1;
+            let told = ToolCallRequested {
+                context_id: self.context.clone(),
+                tool_calls: judged.iter().map(Judged::requested).collect(),
+            };
+            step.tell(self.n, TOOL_CALL_REQUESTED, serde_json::to_string(&told).unwrap_or_default());
+        }
+        for Judged { new, refused } in judged {
+            let (id, tool) = (new.id.clone(), new.tool.clone());
+            step.tools.push(ToolChange::Add(new));
+            if let Some(why) = refused {
+                let output = crate::tools::ToolOutput::error(why);
+                let ended = self.engine.end_call(&mut step, self.n, (&id, &tool), output, ToolOutcome::Failed).await;
+                self.n = ended.map_err(|error| of_store(&error))?;
+            }
+        }
+        self.n += 1;
+        step.tell_state(self.n, to);
+        (step.draft, step.failures, step.operation) = (None, 0, Some("message.added"));
+        self.take(step).await
+    }
+
+    /// The answer as a message, and what a person should know of it.
+    async fn message(
+        &mut self,
+        kind: MessageType,
+        answered: &Answered,
+        judged: &[Judged],
+    ) -> Outcome<(NewMessage, Vec<String>)> {
+        // What only calls tools was not streamed.
+        let draft = match self.turn.draft.clone().filter(|_| self.turn.state == ContextState::StreamingLLMResponse) {
+            Some(draft) => draft,
+            None => self.next_draft()?,
+        };
+        let usage = answered.usage.unwrap_or_default();
+        let facts = MessageFacts {
+            prompt_tokens: answered.prompt_tokens,
+            completion_tokens: usage.completion,
+            is_estimate: answered.usage.is_none(),
+            model: Some(self.turn.config.model_id.clone()),
+            is_cancelled: false,
+            attempt: draft.attempt,
+            sequence: self.sequence,
+        };
+        let parts = judged.iter().map(Judged::part).collect();
+        let made = self.make_message(kind, parts, draft.message, facts).await;
+        let (mut message, warnings) = made.map_err(|error| of_store(&error))?;
+        if answered.usage.is_none() {
+            message.facts.completion_tokens = message.tokens;
+        }
+        Ok((message, warnings))
+    }
+
+    async fn make_message(
+        &self,
+        kind: MessageType,
+        parts: Vec<ContentPart>,
+        id: SegmentId,
+        facts: MessageFacts,
+    ) -> Result<(NewMessage, Vec<String>)> {
+        let mut scan = self.engine.scan();
+        let (text, called) = (self.text.clone(), parts.clone());
+        let look = move || {
+            scan.text("/content", &text);
+            for (at, part) in called.iter().enumerate() {
+                if let ContentPart::ToolCall { arguments: Value::Object(arguments), .. } = part {
+                    scan.object(&format!("/tool_calls/{at}/arguments"), arguments);
+                }
+            }
+            // What must not be kept was taken out.
+            scan.end().unwrap_or_default()
+        };
+        let warnings = offload(self.text.len(), look).await?;
+        let message =
+            self.engine.prepare_message(Role::Assistant, kind, self.text.clone(), parts, Origin::Agent, facts);
+        Ok((NewMessage { id, ..message.await? }, warnings))
+    }
+}
