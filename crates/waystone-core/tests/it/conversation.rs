@@ -2,6 +2,7 @@
 
 mod kept;
 mod stream;
+mod tool_call;
 mod turn;
 
 use std::sync::Arc;
@@ -31,15 +32,19 @@ impl Talk {
 
     /// The same engine with the fake model behind it.
     pub(crate) fn connect(&self, engine: Engine) -> Engine {
+        engine.with_chat(self.chat())
+    }
+
+    pub(crate) fn chat(&self) -> Chat {
         let settings =
             ProviderSettings { openai_api_key: Some("key".to_owned()), openai_base_url: Some(self.fake.base_url()) };
-        engine.with_chat(Chat {
+        Chat {
             model: Arc::new(Providers::new(settings)),
             model_id: "fake".to_owned(),
             prompt: Arc::new(|id| (id == "brief").then(|| "Be brief.".to_owned())),
             project_of: Arc::new(|path| path.strip_prefix("/home/dev/").and_then(|name| name.parse().ok())),
             ..Chat::default()
-        })
+        }
     }
 
     /// Ends the process, and opens another one.
