@@ -4,8 +4,13 @@
 //! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
 
 mod demo;
+mod event;
+mod failure;
+mod http;
 mod key;
 mod openai;
+mod server;
+mod streaming;
 
 use std::fmt;
 

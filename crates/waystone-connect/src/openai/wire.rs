@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use waystone_core::model::{ModelCall, Said};
+use waystone_core::model::{self, ModelCall, Said};
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
@@ -105,8 +105,15 @@ struct Part {
     text: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Usage {
-    pub(super) prompt_tokens: Option<u64>,
-    pub(super) completion_tokens: Option<u64>,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+}
+
+impl Usage {
+    pub(super) fn counted(&self) -> model::Usage {
+        let (prompt, completion) = (self.prompt_tokens.unwrap_or(0), self.completion_tokens.unwrap_or(0));
+        model::Usage { prompt, completion, ..model::Usage::default() }
+    }
 }
