@@ -52,9 +52,9 @@ impl Peer {
         self.error("MODEL_REFUSED", false, message, "check OPENAI_BASE_URL: it usually ends in /v1")
     }
 
-    /// The model wants a tool, and was offered none.
-    pub(crate) fn called_tool(&self) -> ModelError {
-        let message = format!("the model at {} only called tools, and none were offered", self.name);
+    /// The model wants a tool, and can have none: `why`.
+    pub(crate) fn called_tool(&self, why: &str) -> ModelError {
+        let message = format!("the model at {} only called tools, and {why}", self.name);
         self.error("MODEL_CALLED_TOOL", false, message, "ask for an answer in words, or use another model")
     }
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
-use waystone_core::model::{Answer, Chunk, ModelError, Usage};
+use waystone_core::model::{Answer, Call, Chunk, ModelError, Usage};
 
 use crate::event::Events;
 use crate::failure::Peer;
@@ -29,8 +29,13 @@ pub(crate) trait Wire: Send {
     /// Whether nothing of the answer is missing, though figures may still come.
     fn is_complete(&self) -> bool;
 
-    /// What came besides the text: whether tools were called, and the usage.
-    fn rest(&mut self) -> (bool, Option<Usage>);
+    /// What came besides the text of a whole answer; or why that cannot be told.
+    fn rest(&mut self) -> Result<Rest, &'static str>;
+}
+
+pub(crate) struct Rest {
+    pub(crate) calls: Vec<Call>,
+    pub(crate) usage: Option<Usage>,
 }
 
 pub(crate) enum Heard {
@@ -44,6 +49,8 @@ pub(crate) struct Streaming<W> {
     body: Incoming,
     peer: Arc<Peer>,
     wire: W,
+    /// Why it may call nothing, if so.
+    why_no_tools: Option<&'static str>,
     events: Events,
     has_text: bool,
     /// Whether nothing more is read, and `last` is what remains to be told.
@@ -75,8 +82,9 @@ impl<W: Wire> Answer for Streaming<W> {
 }
 
 impl<W: Wire> Streaming<W> {
-    pub(crate) fn new(body: Incoming, peer: Arc<Peer>, wire: W) -> Self {
-        Self { body, peer, wire, events: Events::default(), has_text: false, is_over: false, last: VecDeque::new() }
+    pub(crate) fn new(body: Incoming, peer: Arc<Peer>, wire: W, why_no_tools: Option<&'static str>) -> Self {
+        let (events, last) = (Events::default(), VecDeque::new());
+        Self { body, peer, wire, why_no_tools, events, has_text: false, is_over: false, last }
     }
 
     async fn read(&mut self) {
@@ -98,12 +106,20 @@ impl<W: Wire> Streaming<W> {
         if self.wire.is_complete() { self.finish() } else { self.fail(self.peer.interrupted(why)) }
     }
 
+    /// Calls are told only now that they are whole, and only where some could be made.
     fn finish(&mut self) {
         self.is_over = true;
-        let (has_called, usage) = self.wire.rest();
-        self.last.extend(usage.map(|usage| Ok(Chunk::Usage(usage))));
-        if has_called && !self.has_text {
-            self.last.push_back(Err(self.peer.called_tool()));
+        let Rest { calls, usage } = match self.wire.rest() {
+            Ok(rest) => rest,
+            Err(why) => return self.fail(self.peer.interrupted(why)),
+        };
+        let usage = usage.map(|usage| Ok(Chunk::Usage(usage)));
+        match self.why_no_tools {
+            None => self.last.extend(calls.into_iter().map(|call| Ok(Chunk::Call(call))).chain(usage)),
+            Some(why) => {
+                let has_only_called = !calls.is_empty() && !self.has_text;
+                self.last.extend(usage.into_iter().chain(has_only_called.then(|| Err(self.peer.called_tool(why)))));
+            }
         }
     }
 
