@@ -3,9 +3,15 @@
 //! Who answers is found by the model's id: the demo is built in, everything else goes to one server that speaks OpenAI's chat
 //! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
 
+mod call;
 mod demo;
+mod event;
+mod failure;
+mod http;
 mod key;
 mod openai;
+mod server;
+mod streaming;
 
 use std::fmt;
 

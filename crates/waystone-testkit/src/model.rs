@@ -1,9 +1,12 @@
-//! A server that pretends to be a language model: OpenAI's chat completions as a stream, by a script.
+//! A server that pretends to be a language model, by a script: OpenAI's chat completions and Anthropic's messages as streams, and
+//! the list of models that Ollama has.
 //!
 //! It writes HTTP by hand, so that a body can be cut at any byte, stop anywhere and wait for a test. Nothing in it needs a test to
 //! sleep: chunks wait for [`FakeModel::release`], and tests for [`FakeModel::asked`] and [`FakeModel::gone`]. What it says is a
 //! [`Reply`].
 
+mod anthropic;
+mod openai;
 mod reply;
 
 use std::collections::VecDeque;
@@ -36,6 +39,8 @@ struct Shared {
     otherwise: Mutex<Reply>,
     /// None if requests are not kept.
     requests: Option<Mutex<Vec<Asked>>>,
+    /// The models of Ollama, if it is one.
+    pulled: Mutex<Option<Vec<String>>>,
     asked: watch::Sender<usize>,
     gone: watch::Sender<usize>,
     /// How many more chunks of gated replies may go.
@@ -44,7 +49,16 @@ struct Shared {
 
 struct Asked {
     authorization: Option<String>,
+    /// Where Anthropic's wire has the key.
+    api_key: Option<String>,
     body: Value,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy)]
+enum Wire {
+    OpenAi,
+    Anthropic,
 }
 
 impl FakeModel {
@@ -65,6 +79,7 @@ impl FakeModel {
             script: Mutex::default(),
             otherwise: Mutex::new(otherwise),
             requests,
+            pulled: Mutex::default(),
             asked: watch::Sender::new(0),
             gone: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -76,6 +91,17 @@ impl FakeModel {
     /// What `chat/completions` is added to.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1/", self.address)
+    }
+
+    /// What `v1/messages` is added to for Anthropic's wire, and `api/tags` for Ollama's list.
+    pub fn root_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Makes it one that Ollama is behind, with these models.
+    pub fn pull<T: Into<String>>(&self, models: impl IntoIterator<Item = T>) -> &Self {
+        *self.shared.pulled.lock().unwrap() = Some(models.into_iter().map(Into::into).collect());
+        self
     }
 
     /// Adds a reply to the script; each is given once, in order of the requests.
@@ -103,6 +129,11 @@ impl FakeModel {
     /// The `Authorization` of all requests so far.
     pub fn authorizations(&self) -> Vec<Option<String>> {
         self.kept(|asked| asked.authorization.clone())
+    }
+
+    /// The `x-api-key` of all requests so far.
+    pub fn api_keys(&self) -> Vec<Option<String>> {
+        self.kept(|asked| asked.api_key.clone())
     }
 
     fn kept<T>(&self, of: impl Fn(&Asked) -> T) -> Vec<T> {
@@ -164,17 +195,25 @@ async fn left(reader: &mut OwnedReadHalf, received: &mut Vec<u8>) {
 }
 
 async fn answer(shared: &Shared, request: Request, writer: &mut OwnedWriteHalf) -> io::Result<Ending> {
+    let pulled = shared.pulled.lock().unwrap().clone().filter(|_| request.path == "/api/tags");
+    if let Some(models) = pulled {
+        let models: Value = models.iter().map(|name| json!({ "name": name, "model": name, "size": 1 })).collect();
+        let list = Reply::chunks([json!({ "models": models }).to_string()]).content_type("application/json");
+        return play(list.script(Wire::OpenAi, &Value::Null), &shared.gate, writer).await;
+    }
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    let script = if request.path != "/v1/chat/completions" {
-        Reply::text("no such path").status(404).script(&body)
+    let wire = if request.path == "/v1/messages" { Wire::Anthropic } else { Wire::OpenAi };
+    let script = if !["/v1/chat/completions", "/v1/messages"].contains(&request.path.as_str()) {
+        Reply::text("no such path").status(404).script(wire, &body)
     } else if body["stream"] != json!(true) {
-        Reply::text("only streams are answered").status(400).script(&body)
+        Reply::text("only streams are answered").status(400).script(wire, &body)
     } else {
         let reply = shared.script.lock().unwrap().pop_front();
-        reply.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone()).script(&body)
+        reply.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone()).script(wire, &body)
     };
     if let Some(requests) = &shared.requests {
-        requests.lock().unwrap().push(Asked { authorization: request.authorization, body });
+        let Request { authorization, api_key, .. } = request;
+        requests.lock().unwrap().push(Asked { authorization, api_key, body });
     }
     shared.asked.send_modify(|asked| *asked += 1);
     play(script, &shared.gate, writer).await
@@ -251,6 +290,7 @@ impl Body<'_> {
 struct Request {
     path: String,
     authorization: Option<String>,
+    api_key: Option<String>,
     body: Vec<u8>,
 }
 
@@ -281,6 +321,6 @@ impl Request {
         }
         let rest = received.split_off(head_bytes + body_bytes);
         let body = std::mem::replace(received, rest).split_off(head_bytes);
-        Some(Self { path, authorization: header("authorization"), body })
+        Some(Self { path, authorization: header("authorization"), api_key: header("x-api-key"), body })
     }
 }

@@ -5,26 +5,32 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use waystone_core::model::{ModelCall, Said};
+use waystone_core::api::Tool;
+use waystone_core::model::{self, Call, ModelCall, Said};
+
+use super::extra::Extras;
+use crate::call::write_arguments;
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
     ["model", "messages", "stream", "n", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
 
 /// The body of a request for `call`, as bytes.
-pub(super) fn request(call: &ModelCall) -> Vec<u8> {
+pub(super) fn request(call: &ModelCall, extras: &Extras) -> Vec<u8> {
     let system = (!call.system.is_empty()).then(|| json!({ "role": "system", "content": call.system }));
-    let said = call.messages.iter().map(|said| match said {
-        Said::Text { role, text } => json!({ "role": role.as_str(), "content": text }),
-        Said::Calls { text, .. } => json!({ "role": "assistant", "content": text }),
-        Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
-    });
+    let said = call.messages.iter().map(|said| message(said, extras));
     let mut body = json!({
         "model": call.model,
         "messages": system.into_iter().chain(said).collect::<Vec<_>>(),
         "stream": true,
         "stream_options": { "include_usage": true },
     });
+    if !call.tools.is_empty() {
+        body["tools"] = call.tools.iter().map(function).collect();
+        if call.is_last {
+            body["tool_choice"] = json!("none");
+        }
+    }
     for (name, value) in &call.parameters {
         if !OURS.contains(&name.as_str()) {
             body[name] = value.clone();
@@ -35,6 +41,35 @@ pub(super) fn request(call: &ModelCall) -> Vec<u8> {
         fields.retain(|_, value| !value.is_null());
     }
     body.to_string().into_bytes()
+}
+
+fn message(said: &Said, extras: &Extras) -> Value {
+    match said {
+        Said::Text { role, text } => json!({ "role": role.as_str(), "content": text }),
+        Said::Calls { text, calls } => {
+            let content = if text.is_empty() { Value::Null } else { json!(text) };
+            let calls: Value = calls.iter().map(|call| tool_call(call, extras.find(&call.id))).collect();
+            json!({ "role": "assistant", "content": content, "tool_calls": calls })
+        }
+        Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
+    }
+}
+
+fn tool_call(call: &Call, extra: Option<Value>) -> Value {
+    let function = json!({ "name": call.tool, "arguments": write_arguments(&call.arguments) });
+    let mut written = json!({ "id": call.id, "type": "function", "function": function });
+    if let Some(extra) = extra {
+        written["extra_content"] = extra;
+    }
+    written
+}
+
+fn function(tool: &Tool) -> Value {
+    let mut function = json!({ "name": tool.name, "parameters": tool.input_schema });
+    if !tool.description.is_empty() {
+        function["description"] = json!(tool.description);
+    }
+    json!({ "type": "function", "function": function })
 }
 
 /// One event of an answer.
@@ -67,9 +102,12 @@ impl Choice {
         content + &delta.refusal.take().unwrap_or_default()
     }
 
-    pub(super) fn calls_tool(&self) -> bool {
-        let Some(delta) = &self.delta else { return false };
-        delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) || delta.function_call.is_some()
+    /// More of its calls.
+    pub(super) fn calls(&mut self) -> Vec<CallDelta> {
+        let Some(delta) = &mut self.delta else { return Vec::new() };
+        let old = delta.function_call.take();
+        let old = old.map(|function| CallDelta { index: Some(0), function: Some(function), ..CallDelta::default() });
+        delta.tool_calls.take().into_iter().flatten().chain(old).collect()
     }
 }
 
@@ -77,8 +115,41 @@ impl Choice {
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    tool_calls: Option<Vec<IgnoredAny>>,
-    function_call: Option<IgnoredAny>,
+    tool_calls: Option<Vec<CallDelta>>,
+    /// What there was before `tool_calls`.
+    function_call: Option<Function>,
+}
+
+/// A piece of a call.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct CallDelta {
+    pub(super) index: Option<u64>,
+    id: Option<String>,
+    function: Option<Function>,
+    /// What the provider wants back with the call.
+    pub(super) extra_content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Function {
+    name: Option<String>,
+    /// Text; some servers write it as JSON.
+    arguments: Option<Value>,
+}
+
+impl CallDelta {
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn name(&self) -> Option<&str> {
+        self.function.as_ref()?.name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    pub(super) fn arguments(&self) -> String {
+        let arguments = self.function.as_ref().and_then(|function| function.arguments.as_ref());
+        arguments.filter(|arguments| !arguments.is_null()).map(write_arguments).unwrap_or_default()
+    }
 }
 
 /// Some providers send parts, of which those without text are thoughts.
@@ -105,8 +176,21 @@ struct Part {
     text: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Usage {
-    pub(super) prompt_tokens: Option<u64>,
-    pub(super) completion_tokens: Option<u64>,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<Value>,
+}
+
+impl Usage {
+    pub(super) fn counted(&self) -> model::Usage {
+        let cached = self.prompt_tokens_details.as_ref().and_then(|details| details["cached_tokens"].as_u64());
+        model::Usage {
+            prompt: self.prompt_tokens.unwrap_or(0),
+            completion: self.completion_tokens.unwrap_or(0),
+            cache_read: cached.unwrap_or(0),
+            cache_write: 0,
+        }
+    }
 }

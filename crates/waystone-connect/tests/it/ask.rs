@@ -1,8 +1,9 @@
 //! How tests ask a model.
 
+use serde_json::{Value, json};
 use waystone_connect::{ProviderSettings, Providers};
-use waystone_core::api::Role;
-use waystone_core::model::{Answer, Chunk, Model, ModelCall, ModelError, Said, Usage};
+use waystone_core::api::{Role, Tool};
+use waystone_core::model::{Answer, Call, Chunk, Model, ModelCall, ModelError, Said, Usage};
 use waystone_testkit::model::FakeModel;
 
 /// A key that nothing else contains.
@@ -70,4 +71,30 @@ pub(crate) fn texts<const N: usize>(texts: [&str; N]) -> Vec<Chunk> {
 
 pub(crate) fn usage(prompt: u64, completion: u64) -> Chunk {
     Chunk::Usage(Usage { prompt, completion, ..Usage::default() })
+}
+
+/// A tool that takes a city.
+pub(crate) fn tool(name: &str) -> Tool {
+    let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+    Tool {
+        name: name.to_owned(),
+        description: format!("The {name} of a city"),
+        input_schema: schema.as_object().unwrap().clone(),
+        read_only: true,
+        idempotent: false,
+    }
+}
+
+/// The same as [`call`], with two tools.
+pub(crate) fn call_with_tools(model: &str, text: &str) -> ModelCall {
+    ModelCall { tools: vec![tool("weather"), tool("time")], ..call(model, text) }
+}
+
+pub(crate) fn called(id: &str, tool: &str, arguments: Value) -> Call {
+    Call { id: id.to_owned(), tool: tool.to_owned(), arguments }
+}
+
+pub(crate) fn calls(chunks: &[Chunk]) -> Vec<Call> {
+    let call = |chunk: &Chunk| if let Chunk::Call(call) = chunk { Some(call.clone()) } else { None };
+    chunks.iter().filter_map(call).collect()
 }

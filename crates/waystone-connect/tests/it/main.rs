@@ -8,3 +8,4 @@ mod demo;
 mod failure;
 mod request;
 mod silence;
+mod tool;

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use super::{Wire, anthropic, openai};
 
 /// A reply to one request, or to each.
 #[derive(Debug, Clone)]
 pub struct Reply {
     says: Says,
     tool_calls: Vec<(String, Value)>,
+    /// How many characters of arguments come at once; half of them if none.
+    piece_chars: Option<usize>,
+    cached: (u64, u64),
     pause: Duration,
     split_bytes: Option<usize>,
     status: u16,
@@ -58,6 +63,8 @@ impl Reply {
         Self {
             says,
             tool_calls: Vec::new(),
+            piece_chars: None,
+            cached: (0, 0),
             pause: Duration::ZERO,
             split_bytes: None,
             status: 200,
@@ -93,9 +100,26 @@ impl Reply {
         Self::new(Says::Events(events.into_iter().map(Into::into).collect()))
     }
 
+    /// Calls of tools, and no text.
+    pub fn calls<T: Into<String>>(calls: impl IntoIterator<Item = (T, Value)>) -> Self {
+        Self::new(Says::Chunks(Vec::new())).tool_calls(calls)
+    }
+
     /// Calls of tools after the text, all at once: a chunk begins each, and two more bring its arguments.
     pub fn tool_calls<T: Into<String>>(mut self, calls: impl IntoIterator<Item = (T, Value)>) -> Self {
         self.tool_calls = calls.into_iter().map(|(name, arguments)| (name.into(), arguments)).collect();
+        self
+    }
+
+    /// The arguments of calls come so many characters at a time, and those of several calls in turn.
+    pub fn split_calls(mut self, chars: usize) -> Self {
+        self.piece_chars = Some(chars);
+        self
+    }
+
+    /// So much of the prompt came from a cache, and so much went into one.
+    pub fn cached(mut self, read: u64, written: u64) -> Self {
+        self.cached = (read, written);
         self
     }
 
@@ -158,14 +182,18 @@ impl Reply {
         self
     }
 
-    pub(super) fn script(self, request: &Value) -> Script {
-        let document = self.document(request);
-        let (opening, mut chunks, mut closing) = match (&document, &self.says) {
-            (Some(document), _) => (document.clone().into_bytes(), Vec::new(), Vec::new()),
-            (None, Says::Events(events)) => (Vec::new(), events.iter().map(|data| event(data)).collect(), Vec::new()),
-            (None, _) => self.answer(request),
+    pub(super) fn script(self, wire: Wire, request: &Value) -> Script {
+        let document = self.document(wire, request);
+        let Parts { mut opening, mut chunks, mut closing } = match (&document, &self.says) {
+            (Some(document), _) => Parts { opening: document.clone().into_bytes(), ..Parts::default() },
+            (None, Says::Events(events)) => {
+                Parts { chunks: events.iter().map(|data| openai::event(data)).collect(), ..Parts::default() }
+            }
+            (None, _) => match wire {
+                Wire::OpenAi => openai::answer(&self.spoken(request), request),
+                Wire::Anthropic => anthropic::answer(&self.spoken(request), request),
+            },
         };
-        let mut opening = opening;
         let mut ending = Ending::Whole;
         if let Some((count, stop)) = self.stops {
             chunks.truncate(count);
@@ -181,13 +209,16 @@ impl Reply {
     }
 
     /// The body, if it is no stream.
-    fn document(&self, request: &Value) -> Option<String> {
+    fn document(&self, wire: Wire, request: &Value) -> Option<String> {
+        let said = || self.said(request).concat();
         if self.content_type.as_ref().is_some_and(|kind| !kind.starts_with("text/event-stream")) {
-            return Some(self.said(request).concat());
+            return Some(said());
         }
-        let error =
-            || json!({ "message": self.said(request).concat(), "type": "fake_error", "param": null, "code": null });
-        (self.status != 200).then(|| json!({ "error": error() }).to_string())
+        let failure = || match wire {
+            Wire::OpenAi => openai::failure(&said()),
+            Wire::Anthropic => anthropic::failure(&said()),
+        };
+        (self.status != 200).then(|| failure().to_string())
     }
 
     fn head(&self, is_document: bool) -> String {
@@ -198,29 +229,14 @@ impl Reply {
         format!("HTTP/1.1 {status} Fake\r\nContent-Type: {kind}\r\n{retry_after}Transfer-Encoding: chunked\r\n\r\n")
     }
 
-    /// A whole answer: what opens it, its chunks, and what closes it.
-    fn answer(&self, request: &Value) -> (Vec<u8>, Vec<Vec<u8>>, Vec<u8>) {
-        let of = |choices: Value, usage: Value| {
-            let (id, object, model) = ("chatcmpl-fake", "chat.completion.chunk", &request["model"]);
-            let chunk =
-                json!({ "id": id, "object": object, "created": 0, "model": model, "choices": choices, "usage": usage });
-            event(&chunk.to_string())
-        };
-        let add = |delta: Value| of(json!([{ "index": 0, "delta": delta, "finish_reason": null }]), Value::Null);
-        let said = self.said(request);
-        let mut chunks: Vec<_> = said.iter().map(|text| add(json!({ "content": text }))).collect();
-        chunks.extend(tool_deltas(&self.tool_calls).into_iter().map(|delta| add(json!({ "tool_calls": [delta] }))));
-
-        let finish_reason = if self.tool_calls.is_empty() { "stop" } else { "tool_calls" };
-        let mut closing = of(json!([{ "index": 0, "delta": {}, "finish_reason": finish_reason }]), Value::Null);
-        if request["stream_options"]["include_usage"] == true {
-            let (prompt, completion) = (prompt_words(request), chunks.len());
-            let total = prompt + completion;
-            let usage = json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total });
-            closing.extend(of(json!([]), usage));
+    fn spoken(&self, request: &Value) -> Spoken {
+        Spoken {
+            texts: self.said(request),
+            calls: self.tool_calls.clone(),
+            piece_chars: self.piece_chars,
+            prompt_words: prompt_words(request),
+            cached: self.cached,
         }
-        closing.extend(event("[DONE]"));
-        (add(json!({ "role": "assistant", "content": "" })), chunks, closing)
     }
 
     fn said(&self, request: &Value) -> Vec<String> {
@@ -232,26 +248,35 @@ impl Reply {
     }
 }
 
-fn event(data: &str) -> Vec<u8> {
-    format!("data: {data}\n\n").into_bytes()
+/// What is said, whichever wire it is said over.
+pub(super) struct Spoken {
+    pub(super) texts: Vec<String>,
+    pub(super) calls: Vec<(String, Value)>,
+    piece_chars: Option<usize>,
+    pub(super) prompt_words: usize,
+    /// How much of the prompt was read from a cache, and written into one.
+    pub(super) cached: (u64, u64),
 }
 
-/// The calls begin one after the other, and their arguments come in turn, as of a provider that makes them at once.
-fn tool_deltas(calls: &[(String, Value)]) -> Vec<Value> {
-    let calls = || calls.iter().enumerate();
-    let begin = calls().map(|(index, (name, _))| {
-        let function = json!({ "name": name, "arguments": "" });
-        json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function })
-    });
-    let halves = [0, 1].into_iter().flat_map(|half| {
-        calls().map(move |(index, (_, arguments))| {
-            let text: Vec<char> = arguments.to_string().chars().collect();
-            let (first, second) = text.split_at(text.len() / 2);
-            let part: String = [first, second][half].iter().collect();
-            json!({ "index": index, "function": { "arguments": part } })
-        })
-    });
-    begin.chain(halves).collect()
+impl Spoken {
+    /// Arguments in the pieces in which they come.
+    pub(super) fn pieces(&self, arguments: &Value) -> Vec<String> {
+        let text: Vec<char> = arguments.to_string().chars().collect();
+        let (first, second) = text.split_at(text.len() / 2);
+        let pieces = match self.piece_chars {
+            Some(chars) => text.chunks(chars).collect(),
+            None => vec![first, second],
+        };
+        pieces.into_iter().map(|piece| piece.iter().collect()).collect()
+    }
+}
+
+/// An answer as it is sent: what comes before the chunks, the chunks, and what comes after them.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) opening: Vec<u8>,
+    pub(super) chunks: Vec<Vec<u8>>,
+    pub(super) closing: Vec<u8>,
 }
 
 /// Words, each with the space after it.
@@ -262,10 +287,20 @@ fn words(text: &str) -> Vec<String> {
 fn last_user_message(request: &Value) -> String {
     let messages = request["messages"].as_array();
     let last = messages.into_iter().flatten().rfind(|message| message["role"] == "user");
-    last.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+    last.map(|message| text_of(&message["content"])).unwrap_or_default()
 }
 
 fn prompt_words(request: &Value) -> usize {
     let messages = request["messages"].as_array().into_iter().flatten();
-    messages.filter_map(|message| message["content"].as_str()).map(|text| text.split_whitespace().count()).sum()
+    let texts = messages.map(|message| text_of(&message["content"])).chain([text_of(&request["system"])]);
+    texts.map(|text| text.split_whitespace().count()).sum()
+}
+
+/// A text, or the text of blocks.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
+        _ => String::new(),
+    }
 }

@@ -1,4 +1,4 @@
-//! A body as events: the part of server-sent events that chat completions use.
+//! A body as events: the part of server-sent events that models use.
 //!
 //! Works on bytes, so that it does not matter where the network cuts them. What it does not know it passes over, as the standard
 //! says; a stricter reader would break off answers for a stray line.
@@ -11,7 +11,7 @@ const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Takes bytes, gives the data of whole events.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(crate) struct Events {
     /// The line under way.
     line: Vec<u8>,
     /// The data of the event under way.
@@ -22,7 +22,7 @@ pub(super) struct Events {
 impl Events {
     /// Whether there is still room: false ends the stream.
     #[must_use]
-    pub(super) fn push(&mut self, mut bytes: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> bool {
         while let Some(length) = bytes.iter().position(|byte| *byte == b'\n') {
             self.line.extend_from_slice(&bytes[..length]);
             bytes = &bytes[length + 1..];
@@ -32,7 +32,7 @@ impl Events {
         self.line.len() + self.data.len() <= EVENT_BYTES_MAX
     }
 
-    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
         self.whole.pop_front()
     }
 

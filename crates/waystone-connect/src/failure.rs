@@ -17,45 +17,49 @@ const SAID_AT: [&str; 6] = ["/error/message", "/error", "/message", "/detail", "
 
 /// The server that is asked.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// Host and port. A user name in the address is not part of it.
     name: String,
     key: Option<Key>,
 }
 
 impl Peer {
-    pub(super) fn new(endpoint: &Uri, key: Option<Key>) -> Self {
+    pub(crate) fn new(endpoint: &Uri, key: Option<Key>) -> Self {
         let host = endpoint.host().unwrap_or_default();
         let name = endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         Self { name, key }
     }
 
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
     /// No answer began.
-    pub(super) fn unreachable(&self, why: &str) -> ModelError {
+    pub(crate) fn unreachable(&self, why: &str) -> ModelError {
         let message = format!("{} cannot be reached: {}", self.name, self.line(why));
         self.error("MODEL_UNREACHABLE", true, message, "check the network and OPENAI_BASE_URL, then try again")
     }
 
     /// An answer began, and did not end.
-    pub(super) fn interrupted(&self, why: &str) -> ModelError {
+    pub(crate) fn interrupted(&self, why: &str) -> ModelError {
         let message = format!("the answer of {} broke off: {}", self.name, self.line(why));
         self.error("MODEL_INTERRUPTED", true, message, "try again")
     }
 
     /// It answered, but not as a stream; `kind` is what came.
-    pub(super) fn no_stream(&self, kind: &str) -> ModelError {
+    pub(crate) fn no_stream(&self, kind: &str) -> ModelError {
         let message = format!("{} answered with {kind} instead of a stream", self.name);
         self.error("MODEL_REFUSED", false, message, "check OPENAI_BASE_URL: it usually ends in /v1")
     }
 
-    /// The model wants a tool, and was offered none.
-    pub(super) fn called_tool(&self) -> ModelError {
-        let message = format!("the model at {} only called tools, and none were offered", self.name);
+    /// The model wants a tool, and can have none: `why`.
+    pub(crate) fn called_tool(&self, why: &str) -> ModelError {
+        let message = format!("the model at {} only called tools, and {why}", self.name);
         self.error("MODEL_CALLED_TOOL", false, message, "ask for an answer in words, or use another model")
     }
 
     /// It answered with a status that is no success, and `body`.
-    pub(super) fn answered(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
+    pub(crate) fn answered(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
         let mut message = format!("{} answered {}", self.name, status.as_u16());
         let said = match serde_json::from_slice::<Value>(body) {
             Ok(body) => self.line(said_in(&body).unwrap_or_default()),
@@ -70,7 +74,7 @@ impl Peer {
     }
 
     /// It began an answer well, and then said `error` in it.
-    pub(super) fn said(&self, error: &Value) -> ModelError {
+    pub(crate) fn said(&self, error: &Value) -> ModelError {
         let said = self.line(said_in(error).unwrap_or("its provider failed"));
         let message = format!("the answer of {} broke off: {said}", self.name);
         let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());

@@ -1,0 +1,37 @@
+//! Calls of tools as models write them.
+
+use serde_json::{Map, Value};
+use waystone_core::model::{ModelCall, Said};
+
+/// How many calls the conversation has so far: ids that are made up go on from there.
+pub(crate) fn count_calls(call: &ModelCall) -> usize {
+    let calls = |said: &Said| if let Said::Calls { calls, .. } = said { calls.len() } else { 0 };
+    call.messages.iter().map(calls).sum()
+}
+
+/// The arguments that `text` says: an object, or the text itself if it is none. No text means no arguments.
+pub(crate) fn read_arguments(text: &str) -> Value {
+    object_in(text).map_or_else(|| Value::String(text.to_owned()), Value::Object)
+}
+
+/// The object that `text` is; an empty one if there is no text.
+pub(crate) fn object_in(text: &str) -> Option<Map<String, Value>> {
+    if text.trim().is_empty() { Some(Map::new()) } else { serde_json::from_str(text).ok() }
+}
+
+/// The text that [`read_arguments`] makes `arguments` of.
+pub(crate) fn write_arguments(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) => text.clone(),
+        object => object.to_string(),
+    }
+}
+
+/// Why the model may call nothing, if so.
+pub(crate) fn why_no_tools(call: &ModelCall) -> Option<&'static str> {
+    match () {
+        () if call.tools.is_empty() => Some("none were offered"),
+        () if call.is_last => Some("it was to answer in words"),
+        () => None,
+    }
+}
