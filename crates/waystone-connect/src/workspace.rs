@@ -45,6 +45,7 @@ pub fn tools() -> Vec<Tool> {
     TOOLS.iter().map(|(tool, _)| tool()).collect()
 }
 
+/// Whether `tool` is one of them.
 pub fn has(tool: &str) -> bool {
     find(tool).is_some()
 }

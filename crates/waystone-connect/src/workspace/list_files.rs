@@ -5,7 +5,7 @@ use waystone_core::api::Tool;
 
 use super::argument::Arguments;
 use super::folder::{Folder, shown};
-use super::report::{Flow, Report};
+use super::report::{Flow, Report, bytes};
 use super::walk::{Entry, Glob, Walk};
 use super::{Patience, schema};
 
@@ -43,7 +43,7 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
         report.push(&line(&path, entry))
     });
     let nothing = if glob.is_some() { "[nothing matches]" } else { "[the folder is empty]" };
-    Ok(report.end(nothing, flow, &[(walk.closed_folders, "folders that cannot be read")]))
+    Ok(report.end(nothing, flow, &[("folders that cannot be read", walk.closed_folders)]))
 }
 
 fn line(folder: &str, entry: &Entry) -> String {
@@ -52,7 +52,7 @@ fn line(folder: &str, entry: &Entry) -> String {
     if kind.is_dir() {
         path
     } else if kind.is_file() {
-        format!("{path} ({} bytes)", entry.metadata.len())
+        format!("{path} ({})", bytes(entry.metadata.len()))
     } else if kind.is_symlink() {
         format!("{path} (link)")
     } else {

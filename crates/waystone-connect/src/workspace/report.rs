@@ -29,18 +29,22 @@ impl Report {
         Flow::Continue(())
     }
 
-    /// The lines, or `nothing` if there are none, and in brackets whether that is all and what was passed over: how many, of what.
-    pub(super) fn end(mut self, nothing: &str, flow: Flow, passed_over: &[(usize, &str)]) -> String {
+    /// The lines, or `nothing` if there are none, and in brackets whether that is all, and what was passed over and how many of it.
+    pub(super) fn end(mut self, nothing: &str, flow: Flow, passed_over: &[(&str, usize)]) -> String {
         if self.lines == 0 {
             self.text = format!("{nothing}\n");
         }
         if let Flow::Break(why) = flow {
             self.text.push_str(&format!("[cut: {why}; narrow it down with `path` or `glob`]\n"));
         }
-        for (count, what) in passed_over.iter().filter(|(count, _)| *count > 0) {
-            self.text.push_str(&format!("[passed over: {count} {what}]\n"));
+        for (what, count) in passed_over.iter().filter(|(_, count)| *count > 0) {
+            self.text.push_str(&format!("[passed over: {what} ({count})]\n"));
         }
         self.text.truncate(self.text.trim_end().len());
         self.text
     }
+}
+
+pub(super) fn bytes(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "byte" } else { "bytes" })
 }

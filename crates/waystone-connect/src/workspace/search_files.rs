@@ -74,10 +74,10 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
         search.file(folder.root(), path.as_ref(), &path, FollowSymlinks::Yes)
     };
     let passed_over = [
-        (search.binary_files, "files that are not text in UTF-8"),
-        (search.large_files, "files that are too large"),
-        (search.closed_files, "files that cannot be read"),
-        (walk.closed_folders, "folders that cannot be read"),
+        ("files that are not text in UTF-8", search.binary_files),
+        ("files that are too large", search.large_files),
+        ("files that cannot be read", search.closed_files),
+        ("folders that cannot be read", walk.closed_folders),
     ];
     Ok(search.hits.end(&format!("[no line contains {}]", quoted(query)), flow, &passed_over))
 }

@@ -14,6 +14,7 @@ use waystone_core::api::Tool;
 
 use super::argument::Arguments;
 use super::folder::{Folder, check_plain, failure, shown};
+use super::report::bytes;
 use super::{Patience, schema};
 
 const CONTENT_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -62,7 +63,7 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
     let is_new = old.is_none();
     replace(&parent, name, content, old, patience).map_err(|error| failure(&path, &error))?;
     let done = if is_new { "made" } else { "replaced" };
-    Ok(format!("{done} `{}`: {} bytes", shown(&path), content.len()))
+    Ok(format!("{done} `{}`: {}", shown(&path), bytes(content.len() as u64)))
 }
 
 /// Whether a file system could take `name` for git's folder: some do not tell cases apart, or drop what is at the end.

@@ -31,20 +31,20 @@ async fn a_folder_is_listed_one_level_deep_and_sorted() {
 async fn a_glob_finds_files_and_folders_at_any_depth() {
     let place = project();
     for (path, glob, expected) in [
-        (".", "*.rs", "src/deep/er/mod.rs (1 bytes)\nsrc/lib.rs (5 bytes)"),
-        (".", "**/*.rs", "src/deep/er/mod.rs (1 bytes)\nsrc/lib.rs (5 bytes)"),
+        (".", "*.rs", "src/deep/er/mod.rs (1 byte)\nsrc/lib.rs (5 bytes)"),
+        (".", "**/*.rs", "src/deep/er/mod.rs (1 byte)\nsrc/lib.rs (5 bytes)"),
         (".", "src/*.rs", "src/lib.rs (5 bytes)"),
         (".", "./src/*.rs", "src/lib.rs (5 bytes)"),
         (".", "*.{md,txt}", "README.md (3 bytes)\nsrc.txt (0 bytes)"),
         (".", "src/*/", "src/deep/"),
-        ("src", "deep/**", "src/deep/er/\nsrc/deep/er/mod.rs (1 bytes)"),
+        ("src", "deep/**", "src/deep/er/\nsrc/deep/er/mod.rs (1 byte)"),
         ("src", "src/*.rs", "[nothing matches]"),
         (".", "config", "[nothing matches]"),
         (
             ".",
             "**",
             ".gitignore (6 bytes)\nREADME.md (3 bytes)\nempty/\nsrc.txt (0 bytes)\nsrc/\nsrc/deep/\nsrc/deep/er/\n\
-             src/deep/er/mod.rs (1 bytes)\nsrc/lib.rs (5 bytes)",
+             src/deep/er/mod.rs (1 byte)\nsrc/lib.rs (5 bytes)",
         ),
     ] {
         let said = place.ok("list_files", json!({ "path": path, "glob": glob })).await;
@@ -104,7 +104,7 @@ async fn folders_that_are_too_deep_are_counted_and_not_entered() {
     place.put(&format!("{}file", "d/".repeat(70)), "");
     let said = place.ok("list_files", json!({ "glob": "**" })).await;
     assert_eq!(said.lines().count(), 65);
-    assert!(said.ends_with("[passed over: 1 folders that cannot be read]"), "{said}");
+    assert!(said.ends_with("[passed over: folders that cannot be read (1)]"), "{said}");
     let refusal = place.refusal("list_files", json!({ "path": "d/".repeat(65) })).await;
     assert_eq!(refusal, "the path has more than 64 parts: give a shorter one");
 }

@@ -74,8 +74,7 @@ async fn binary_and_large_files_are_passed_over_and_counted() {
     place.put("nul", b"main\0");
     place.put("latin", b"main \xe9");
     place.put("large", format!("main\n{}", "x".repeat(8 * 1024 * 1024)));
-    let expected =
-        "text:1: main\n[passed over: 2 files that are not text in UTF-8]\n[passed over: 1 files that are too large]";
+    let expected = "text:1: main\n[passed over: files that are not text in UTF-8 (2)]\n[passed over: files that are too large (1)]";
     assert_eq!(place.ok("search_files", json!({ "query": "main" })).await, expected);
 }
 
