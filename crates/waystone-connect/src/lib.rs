@@ -1,4 +1,4 @@
-//! What Waystone calls: language models.
+//! What Waystone calls: language models, and tools that work in a folder ([`workspace`]).
 //!
 //! Who answers is found by the model's id: the demo is built in, everything else goes to one server that speaks OpenAI's chat
 //! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
@@ -12,6 +12,7 @@ mod key;
 mod openai;
 mod server;
 mod streaming;
+pub mod workspace;
 
 use std::fmt;
 

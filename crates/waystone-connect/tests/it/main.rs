@@ -1,4 +1,5 @@
-//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one.
+//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one. And tools that
+//! work in a folder.
 
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -9,3 +10,4 @@ mod failure;
 mod request;
 mod silence;
 mod tool;
+mod workspace;

@@ -140,7 +140,8 @@ fn check_pairs(requests: &[Value]) {
         for message in body["messages"].as_array().unwrap() {
             if message["role"] == "tool" {
                 let id = message["tool_call_id"].as_str().unwrap();
-                let at = open.iter().position(|open| open == id).unwrap_or_else(|| panic!("{id} was not called: {body}"));
+                let at =
+                    open.iter().position(|open| open == id).unwrap_or_else(|| panic!("{id} was not called: {body}"));
                 open.remove(at);
             } else {
                 assert!(open.is_empty(), "{open:?} have no results: {body}");
@@ -359,7 +360,8 @@ async fn an_answer_of_a_client_is_not_lost_when_the_process_dies() {
     b.restart().await;
     let call = b.t.h.engine.find_context(&b.t.h.scope, &id, serde_json::from_value(json!({})).unwrap()).await.unwrap();
     let pool = json!(call.message_pool);
-    let call = pool.as_object().unwrap().values().find_map(|node| node["message"]["content"][0]["id"].as_str()).unwrap();
+    let call =
+        pool.as_object().unwrap().values().find_map(|node| node["message"]["content"][0]["id"].as_str()).unwrap();
     let answer = serde_json::from_value(json!({ "result": "sun" })).unwrap();
     b.t.h.engine.answer_tool_call(&b.t.h.scope, &id, &call.parse().unwrap(), answer, None).await.unwrap();
     let mut reader = b.t.follow(&id, None).await;
@@ -536,8 +538,10 @@ async fn the_policy_says_what_runs_unasked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_a_model_uses_twice_names_two_calls() {
     let b = Bench::new().await;
-    let call = |id: &str| json!({ "choices": [{ "index": 0, "finish_reason": "tool_calls", "delta": { "tool_calls": [
-        { "index": 0, "id": id, "type": "function", "function": { "name": "look", "arguments": "{}" } } ] } }] });
+    let call = |id: &str| {
+        json!({ "choices": [{ "index": 0, "finish_reason": "tool_calls", "delta": { "tool_calls": [
+        { "index": 0, "id": id, "type": "function", "function": { "name": "look", "arguments": "{}" } } ] } }] })
+    };
     let reply = |id: &str| Reply::events([call(id).to_string(), "[DONE]".to_owned()]);
     b.t.fake.then(reply("again")).then(reply("again")).then(reply("a b/c")).then(Reply::text("Done."));
     let id = b.t.begin().await;
