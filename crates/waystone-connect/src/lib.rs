@@ -12,6 +12,7 @@ mod key;
 mod openai;
 mod server;
 mod streaming;
+mod tools;
 pub mod workspace;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use waystone_core::model::{Answer, Model, ModelCall, ModelError};
 
 use key::Key;
 use openai::OpenAi;
+pub use tools::AllTools;
 
 /// Where models are, and what opens them. Blank texts count as absent.
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use waystone_connect::{ProviderSettings, Providers};
+use waystone_connect::{AllTools, ProviderSettings, Providers};
 use waystone_core::Chat;
 use waystone_core::id::WorkflowId;
 
@@ -25,8 +25,8 @@ pub(crate) fn chat(settings: &Settings) -> Chat {
         model_id: settings.text("model").to_owned(),
         prompt: Arc::new(move |id| read_prompt(&prompts, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
+        tools: Arc::new(AllTools),
         policy: settings.tool_policy(),
-        ..Chat::default()
     }
 }
 

@@ -491,6 +491,7 @@ async fn a_turn_that_waits_or_runs_tools_can_be_ended() {
     b.t.h.engine.cancel_turn(&b.t.h.scope, &id, None).await.unwrap();
     assert_eq!(b.call(&id, &call).await.outcome, Some(ToolOutcome::Cancelled));
     assert_eq!(b.approve(&id, &[&call]).await.unwrap_err().code(), "INVALID_STATE");
+    b.say(&id, "Leave it.").await;
     b.t.fake.then(Reply::calls([("wait", json!({}))]));
     b.t.try_say(&id, json!({ "content": "Wait." })).await.unwrap();
     b.notes.is_begun.notified().await;
