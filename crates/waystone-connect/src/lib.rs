@@ -4,6 +4,7 @@
 //! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
 
 mod demo;
+mod http;
 mod key;
 mod openai;
 

@@ -13,7 +13,6 @@ mod failure;
 mod streaming;
 mod wire;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,41 +20,23 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use tower::BoxError;
-use tower::timeout::Timeout;
-use tower::util::BoxCloneSyncService;
 use waystone_core::model::{Answer, ModelCall, ModelError};
 
+use crate::http::{AGENT, Http, connect, root_cause};
 use crate::key::Key;
 use crate::not_configured;
 use failure::Peer;
 use streaming::Streaming;
 
 const OPENAI_URL: &str = "https://api.openai.com/v1";
-const AGENT: &str = concat!("waystone/", env!("CARGO_PKG_VERSION"));
 
-/// Name, address and TLS together.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a server that was reached may say nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// How long a connection is kept for the next call. Servers close idle ones after a minute or more.
-const IDLE_MAX: Duration = Duration::from_secs(30);
-const IDLE_CONNECTIONS_MAX: usize = 8;
 /// How long, and how much, is read of a body that says what went wrong.
 const FAILURE_MAX: Duration = Duration::from_secs(5);
 const FAILURE_BYTES_MAX: usize = 64 * 1024;
-
-/// Boxed, as the client wants futures that can be moved.
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
-type Http = Client<Connector, Full<Bytes>>;
 
 /// One server, and the key to it.
 #[derive(Debug)]
@@ -85,7 +66,7 @@ impl OpenAi {
     }
 
     pub(crate) async fn call(&self, call: &ModelCall) -> Result<Box<dyn Answer>, ModelError> {
-        let http = self.http.get_or_try_init(|| async { connect(&self.endpoint) }).await?;
+        let http = self.http.get_or_try_init(|| async { connect(&self.endpoint).map_err(no_certificates) }).await?;
         let response = match timeout(SILENCE_MAX, http.request(self.request(call))).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.peer.unreachable(&root_cause(&error))),
@@ -148,35 +129,8 @@ fn authorization(key: &Key) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The system's certificates are read only if they are needed: a server on this machine needs none.
-fn connect(endpoint: &Uri) -> Result<Http, ModelError> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring has the cipher suites of TLS 1.2 and 1.3");
-    let tls = if endpoint.scheme_str() == Some("https") {
-        tls.with_native_roots().map_err(|_| {
-            let message = "this system has no trusted certificates, so https cannot be used".to_owned();
-            not_configured(
-                message,
-                "install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates",
-            )
-        })?
-    } else {
-        tls.with_root_certificates(RootCertStore::empty())
-    };
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls.with_no_client_auth())
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    Ok(Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_MAX)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-        .build(Connector::new(Timeout::new(connector, CONNECT_MAX))))
+fn no_certificates(message: String) -> ModelError {
+    not_configured(message, "install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates")
 }
 
 /// The kind of an answer that is surely no stream of events. Others are tried: not every server names what it sends.
@@ -189,13 +143,4 @@ fn whole_document(headers: &HeaderMap) -> Option<&'static str> {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// The innermost error: the layers around it only say that something failed.
-fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
