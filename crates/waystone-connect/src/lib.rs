@@ -1,11 +1,12 @@
-//! What Waystone calls: language models.
+//! What Waystone calls: language models, and MCP servers for their tools.
 //!
 //! Who answers is found by the model's id: the demo is built in, everything else goes to one server that speaks OpenAI's chat
-//! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
+//! completions. Tools are in [`mcp`]. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
 
 mod demo;
 mod http;
 mod key;
+pub mod mcp;
 mod openai;
 
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one.
+//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one. MCP servers
+//! as tool servers.
 
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -6,5 +7,6 @@ mod answer;
 mod ask;
 mod demo;
 mod failure;
+mod mcp;
 mod request;
 mod silence;
