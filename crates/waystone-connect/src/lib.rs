@@ -1,4 +1,4 @@
-//! What Waystone calls: language models, and tools that work in a folder ([`workspace`]).
+//! What Waystone calls: language models, and tools: of MCP servers ([`mcp`]) and in a folder ([`workspace`]).
 //!
 //! Who answers is found by the model's id: the demo is built in, everything else goes to one server that speaks OpenAI's chat
 //! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
@@ -9,6 +9,7 @@ mod event;
 mod failure;
 mod http;
 mod key;
+pub mod mcp;
 mod openai;
 mod server;
 mod streaming;

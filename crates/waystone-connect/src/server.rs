@@ -66,7 +66,7 @@ impl Server {
 
     /// Puts a question, and returns the body of what is surely not a refusal.
     pub(crate) async fn ask(&self, body: Vec<u8>) -> Result<Incoming, ModelError> {
-        let http = self.http.get_or_try_init(|| async { connect(&self.endpoint) }).await?;
+        let http = self.http.get_or_try_init(|| async { connect(&self.endpoint).map_err(no_certificates) }).await?;
         let response = match timeout(SILENCE_MAX, http.request(self.request(body))).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.peer.unreachable(&root_cause(&error))),
@@ -124,4 +124,8 @@ fn whole_document(headers: &HeaderMap) -> Option<&'static str> {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn no_certificates(why: String) -> ModelError {
+    not_configured(why, "install the package ca-certificates, or set SSL_CERT_FILE to a file of certificates")
 }

@@ -4,23 +4,32 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use waystone_core::tools::{ToolOutput, Toolbox, Tools};
 
+use crate::mcp::Servers;
 use crate::workspace;
 
-/// Those that work in a folder.
-#[derive(Debug, Default)]
-pub struct AllTools;
+/// Those that work in a folder, and those of servers.
+#[derive(Debug)]
+pub struct AllTools {
+    pub servers: Servers,
+}
 
 #[async_trait]
 impl Tools for AllTools {
     async fn list(&self, workspace: Option<&str>) -> Toolbox {
-        let tools = if workspace.is_some() { workspace::tools() } else { Vec::new() };
-        Toolbox { tools, warnings: Vec::new() }
+        let mut toolbox = self.servers.list().await;
+        if workspace.is_some() {
+            toolbox.tools.splice(0..0, workspace::tools());
+        }
+        toolbox
     }
 
     async fn call(&self, workspace: Option<&str>, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
         match workspace {
             Some(folder) if workspace::has(tool) => workspace::call(folder, tool, arguments).await,
-            _ => ToolOutput::error(format!("there is no tool `{tool}`")),
+            _ => match self.servers.call(tool, arguments).await {
+                Some(output) => output,
+                None => ToolOutput::error(format!("there is no tool `{tool}`")),
+            },
         }
     }
 }

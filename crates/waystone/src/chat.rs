@@ -25,7 +25,7 @@ pub(crate) fn chat(settings: &Settings) -> Chat {
         model_id: settings.text("model").to_owned(),
         prompt: Arc::new(move |id| read_prompt(&prompts, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
-        tools: Arc::new(AllTools),
+        tools: Arc::new(AllTools { servers: settings.servers() }),
         policy: settings.tool_policy(),
     }
 }

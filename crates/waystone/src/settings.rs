@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
+use waystone_connect::mcp::{Servers, parse_servers};
 use waystone_core::api::{ContextRule, TOKENS_MAX};
 use waystone_core::id::ProjectId;
 use waystone_core::secret::{Policy, Rule, Secrets};
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Loopback,
     /// Which class keys of a context have, in a variable as JSON.
     Rules,
+    /// MCP servers whose tools conversations have, in a variable as JSON.
+    Servers,
     /// Yes or no; a flag without a value says yes.
     Switch,
 }
@@ -70,10 +73,12 @@ const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
 /// As every program that calls models knows them.
 const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+/// What no process of another's is given.
+const SECRETS: [&str; 3] = [PASSPHRASE, NEW_PASSPHRASE, OPENAI_API_KEY];
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 26] = [
+pub(crate) const SETTINGS: [Setting; 27] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -241,6 +246,14 @@ pub(crate) const SETTINGS: [Setting; 26] = [
         kind: Kind::Text,
         default: || json!("demo"),
         about: "Which model answers in conversations that name none; `demo` is built in",
+    },
+    Setting {
+        key: "mcpServers",
+        variable: "WAYSTONE_MCP_SERVERS",
+        aliases: &[],
+        kind: Kind::Servers,
+        default: || json!({}),
+        about: "MCP servers whose tools conversations have: JSON {name: {command, args, env, cwd} or {url, headers}}; ${NAME} in a value stands for a variable",
     },
     Setting {
         key: "toolPolicy",
@@ -422,6 +435,12 @@ impl Settings {
     pub(crate) fn secrets(&self) -> Secrets {
         let policy = |key: &str| Policy::named(self.text(key)).unwrap_or(Policy::Warn);
         Secrets::new(policy("secrets"), policy("pii"), self.secret_rules.clone())
+    }
+
+    /// The servers whose tools conversations have. What they start does not inherit what opens our store and our models.
+    pub(crate) fn servers(&self) -> Servers {
+        let servers = parse_servers(&self.values["mcpServers"]).unwrap_or_default();
+        Servers::new(servers, &SECRETS, |name| std::env::var(name).ok())
     }
 
     pub(crate) fn tool_policy(&self) -> ToolPolicy {

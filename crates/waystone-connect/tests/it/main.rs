@@ -1,5 +1,5 @@
-//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one. And tools that
-//! work in a folder.
+//! Models as the engine sees them: the demo, and the client of chat completions against a server that plays one. And tools: of MCP
+//! servers, and those that work in a folder.
 
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -7,6 +7,7 @@ mod answer;
 mod ask;
 mod demo;
 mod failure;
+mod mcp;
 mod request;
 mod silence;
 mod tool;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
+use waystone_connect::mcp::parse_servers;
 use waystone_core::api::ContextRule;
 use waystone_core::json::parse_strict;
 use waystone_core::secret::{Rule, parse_rules};
@@ -24,7 +25,7 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let value = match setting.kind {
         Kind::Text | Kind::OneOf(_) | Kind::Loopback => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
-        Kind::Rules => parse_strict(text.as_bytes())?,
+        Kind::Rules | Kind::Servers => parse_strict(text.as_bytes())?,
         Kind::Switch => match text {
             "true" | "1" | "enabled" => json!(true),
             "false" | "0" | "disabled" => json!(false),
@@ -64,6 +65,7 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
             let rules: Vec<ContextRule> = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
             ContextRule::check_all(&rules)
         }
+        Kind::Servers => parse_servers(value).map(drop),
         Kind::Switch if value.is_boolean() => Ok(()),
         Kind::Switch => Err(format!("{value} is neither true nor false")),
         Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),

@@ -25,6 +25,7 @@ pub(crate) fn schema() -> Value {
         let mut property = match setting.kind {
             Kind::Text | Kind::Loopback => json!({ "type": "string" }),
             Kind::Number(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Servers => json!({ "type": "object", "additionalProperties": { "type": "object" } }),
             Kind::Names => json!({ "type": "array", "items": { "type": "string", "pattern": "^[A-Za-z0-9_-]*\\*?$", "minLength": 1 } }),
             Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
             Kind::Switch => json!({ "type": "boolean" }),
