@@ -9,7 +9,7 @@ use clap::Subcommand;
 use tokio::task::JoinSet;
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{corrupt, errno, full, import, key, readers, repair, segment, turn};
+use waystone_testkit::fault::{corrupt, errno, full, import, key, readers, repair, segment, tool_call, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -41,6 +41,14 @@ pub(crate) enum Fault {
     /// Kill servers in the middle of turns, after each transition and anywhere, and look whether the next process ends them and
     /// readers miss nothing
     Turn {
+        /// How often at each point
+        #[arg(long, default_value_t = 100)]
+        kills: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Kill servers in the middle of turns in which tools run that leave a trace, and look whether one ran twice
+    Tool {
         /// How often at each point
         #[arg(long, default_value_t = 100)]
         kills: u32,
@@ -131,6 +139,11 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         Fault::Turn { kills, seed } => in_directory(|folder| {
             let plan = turn::plan(binary("waystone"), folder, kills, seed);
             print_turn(&tokio::runtime::Runtime::new()?.block_on(turn::run(&plan))?)
+        }),
+        Fault::Tool { kills, seed } => in_directory(|folder| {
+            let (binary, witness, data_dir) = (binary("waystone"), binary("waystone-witness"), folder.to_owned());
+            let plan = tool_call::Plan { binary, witness, data_dir, kills, seed };
+            print_tool(&tokio::runtime::Runtime::new()?.block_on(tool_call::run(&plan))?)
         }),
         // What many readers cost is looked at, too.
         Fault::Readers { readers, seconds, seed } if cfg!(debug_assertions) => {
@@ -347,6 +360,19 @@ fn print_turn(report: &turn::Report) -> anyhow::Result<()> {
     say(format_args!("turns that were under way  {}", report.cut));
     say(format_args!("resyncs                    {}", report.resyncs));
     say(format_args!("wrong afterwards           {}", report.wrong.len()));
+    ensure!(report.wrong.is_empty(), "not everything held");
+    Ok(())
+}
+
+fn print_tool(report: &tool_call::Report) -> anyhow::Result<()> {
+    report.wrong.iter().take(10).for_each(say);
+    for (point, kills) in &report.kills {
+        say(format_args!("kills at {point:<40} {kills}"));
+    }
+    say(format_args!("turns that were under way      {}", report.cut));
+    say(format_args!("approvals that went on waiting {}", report.survived));
+    say(format_args!("calls of unknown outcome       {}", report.unknown));
+    say(format_args!("wrong afterwards               {}", report.wrong.len()));
     ensure!(report.wrong.is_empty(), "not everything held");
     Ok(())
 }

@@ -11,4 +11,5 @@ pub mod power;
 pub mod readers;
 pub mod repair;
 pub mod segment;
+pub mod tool_call;
 pub mod turn;

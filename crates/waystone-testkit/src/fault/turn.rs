@@ -78,17 +78,17 @@ async fn start(plan: &Plan, fake: &FakeModel) -> io::Result<Served> {
 
 /// What a reader has of everything it was told, over all its connections.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     durable: Vec<String>,
-    last: Option<String>,
+    pub(super) last: Option<String>,
     text: String,
     message: Value,
     resyncs: u32,
-    states: Vec<String>,
+    pub(super) states: Vec<String>,
 }
 
 impl Seen {
-    fn take(&mut self, told: &Told) {
+    pub(super) fn take(&mut self, told: &Told) {
         match told.kind.as_str() {
             "ContentDelta" => {
                 if told.data["message_id"] != self.message || told.data["sequence"] == 1 {
@@ -117,8 +117,13 @@ impl Seen {
         self.last = Some(told.id.clone());
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.states.last().is_some_and(|state| state == "Idle")
+    }
+
+    /// Someone has to decide.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.states.last().is_some_and(|state| state == "AwaitingToolApproval")
     }
 
     fn is_at(&self, told: &Told, point: Point) -> bool {
@@ -199,6 +204,12 @@ async fn check(server: &Served, id: &str, seen: &Seen) -> io::Result<()> {
     if stored.len() != 2 || stored[1] != seen.text {
         return wrong(format!("stored {stored:?}, read {:?}", seen.text));
     }
+    check_told(server, id, seen).await
+}
+
+/// No event is missing, and none was told twice.
+pub(super) async fn check_told(server: &Served, id: &str, seen: &Seen) -> io::Result<()> {
+    let wrong = |what: String| Err(io::Error::other(what));
     if seen.resyncs > 1 {
         return wrong(format!("{} resyncs", seen.resyncs));
     }

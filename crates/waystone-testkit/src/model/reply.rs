@@ -11,6 +11,8 @@ use super::{Wire, anthropic, openai};
 pub struct Reply {
     says: Says,
     tool_calls: Vec<(String, Value)>,
+    /// What is said instead when tools have returned.
+    after_results: Option<Box<Reply>>,
     /// How many characters of arguments come at once; half of them if none.
     piece_chars: Option<usize>,
     cached: (u64, u64),
@@ -63,6 +65,7 @@ impl Reply {
         Self {
             says,
             tool_calls: Vec::new(),
+            after_results: None,
             piece_chars: None,
             cached: (0, 0),
             pause: Duration::ZERO,
@@ -108,6 +111,12 @@ impl Reply {
     /// Calls of tools after the text, all at once: a chunk begins each, and two more bring its arguments.
     pub fn tool_calls<T: Into<String>>(mut self, calls: impl IntoIterator<Item = (T, Value)>) -> Self {
         self.tool_calls = calls.into_iter().map(|(name, arguments)| (name.into(), arguments)).collect();
+        self
+    }
+
+    /// This instead, when what was said last is what a tool returned.
+    pub fn after_results(mut self, reply: Self) -> Self {
+        self.after_results = Some(Box::new(reply));
         self
     }
 
@@ -182,7 +191,13 @@ impl Reply {
         self
     }
 
-    pub(super) fn script(self, wire: Wire, request: &Value) -> Script {
+    pub(super) fn script(mut self, wire: Wire, request: &Value) -> Script {
+        let is_result = |message: &Value| message["role"] == "tool" || message["content"][0]["type"] == "tool_result";
+        if request["messages"].as_array().and_then(|all| all.last()).is_some_and(is_result)
+            && let Some(instead) = self.after_results.take()
+        {
+            return instead.script(wire, request);
+        }
         let document = self.document(wire, request);
         let Parts { mut opening, mut chunks, mut closing } = match (&document, &self.says) {
             (Some(document), _) => Parts { opening: document.clone().into_bytes(), ..Parts::default() },

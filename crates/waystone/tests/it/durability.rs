@@ -2,7 +2,7 @@ use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
 use waystone_testkit::fault::power::{self, Disk};
-use waystone_testkit::fault::{import, key, readers, repair, segment, turn};
+use waystone_testkit::fault::{import, key, readers, repair, segment, tool_call, turn};
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
@@ -62,6 +62,16 @@ async fn a_turn_whose_server_is_killed_is_ended_by_the_next_and_readers_miss_not
     let report = turn::run(&turn::plan(binary("waystone"), directory.path(), 2, 7)).await.unwrap();
     assert_eq!(report.wrong, Vec::<String>::new());
     assert!(report.cut >= 8, "only {} turns were under way", report.cut);
+}
+
+/// The long form is `cargo xtask faults tool`.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_tool_runs_twice_however_its_server_is_killed() {
+    let directory = private_dir();
+    let (binary, witness, data_dir) = (binary("waystone"), binary("waystone-witness"), directory.path().to_owned());
+    let report = tool_call::run(&tool_call::Plan { binary, witness, data_dir, kills: 2, seed: 5 }).await.unwrap();
+    assert_eq!(report.wrong, Vec::<String>::new());
+    assert!(report.cut >= 12 && report.survived > 0, "{report:?}");
 }
 
 /// The long form is `cargo xtask faults readers`.
