@@ -31,8 +31,11 @@ impl Talk {
 
     /// The same engine with the fake model behind it.
     pub(crate) fn connect(&self, engine: Engine) -> Engine {
-        let settings =
-            ProviderSettings { openai_api_key: Some("key".to_owned()), openai_base_url: Some(self.fake.base_url()) };
+        let settings = ProviderSettings {
+            openai_api_key: Some("key".to_owned()),
+            openai_base_url: Some(self.fake.base_url()),
+            ..ProviderSettings::default()
+        };
         engine.with_chat(Chat {
             model: Arc::new(Providers::new(settings)),
             model_id: "fake".to_owned(),
