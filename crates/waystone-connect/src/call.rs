@@ -3,6 +3,10 @@
 use serde_json::{Map, Value};
 use waystone_core::model::{ModelCall, Said};
 
+/// More than any answer has.
+pub(crate) const CALLS_MAX: usize = 256;
+pub(crate) const CALLS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// How many calls the conversation has so far: ids that are made up go on from there.
 pub(crate) fn count_calls(call: &ModelCall) -> usize {
     let calls = |said: &Said| if let Said::Calls { calls, .. } = said { calls.len() } else { 0 };
@@ -29,9 +33,8 @@ pub(crate) fn write_arguments(arguments: &Value) -> String {
 
 /// Why the model may call nothing, if so.
 pub(crate) fn why_no_tools(call: &ModelCall) -> Option<&'static str> {
-    match () {
-        () if call.tools.is_empty() => Some("none were offered"),
-        () if call.is_last => Some("it was to answer in words"),
-        () => None,
+    if call.tools.is_empty() {
+        return Some("none were offered");
     }
+    call.is_last.then_some("it was to answer in words")
 }

@@ -9,6 +9,8 @@ use waystone_core::api::TurnError;
 use waystone_core::model::ModelError;
 
 use crate::key::Key;
+use crate::provider::Provider;
+use crate::server::Place;
 
 /// How much of a provider's own words is passed on.
 const SAID_CHARS_MAX: usize = 300;
@@ -20,24 +22,36 @@ const SAID_AT: [&str; 6] = ["/error/message", "/error", "/message", "/detail", "
 pub(crate) struct Peer {
     /// Host and port. A user name in the address is not part of it.
     name: String,
+    provider: Provider,
+    /// What its address is set with.
+    setting: String,
     key: Option<Key>,
 }
 
 impl Peer {
-    pub(crate) fn new(endpoint: &Uri, key: Option<Key>) -> Self {
+    pub(crate) fn new(place: &Place, endpoint: &Uri, key: Option<Key>) -> Self {
         let host = endpoint.host().unwrap_or_default();
         let name = endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        Self { name, key }
+        Self { name, provider: place.provider, setting: place.setting.clone(), key }
     }
 
     pub(crate) fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
+    /// What its key is set with.
+    pub(crate) fn key_variable(&self) -> &'static str {
+        self.provider.key_variable().unwrap_or("the key")
+    }
+
     /// No answer began.
     pub(crate) fn unreachable(&self, why: &str) -> ModelError {
         let message = format!("{} cannot be reached: {}", self.name, self.line(why));
-        self.error("MODEL_UNREACHABLE", true, message, "check the network and OPENAI_BASE_URL, then try again")
+        let hint = match self.provider {
+            Provider::Ollama => format!("see whether Ollama runs, and check {}, then try again", self.setting),
+            _ => format!("check the network and {}, then try again", self.setting),
+        };
+        self.error("MODEL_UNREACHABLE", true, message, &hint)
     }
 
     /// An answer began, and did not end.
@@ -49,7 +63,14 @@ impl Peer {
     /// It answered, but not as a stream; `kind` is what came.
     pub(crate) fn no_stream(&self, kind: &str) -> ModelError {
         let message = format!("{} answered with {kind} instead of a stream", self.name);
-        self.error("MODEL_REFUSED", false, message, "check OPENAI_BASE_URL: it usually ends in /v1")
+        let hint = format!("check {}: {}", self.setting, self.provider.url_shape());
+        self.error("MODEL_REFUSED", false, message, &hint)
+    }
+
+    /// The model will not answer, and says nothing more.
+    pub(crate) fn refused(&self) -> ModelError {
+        let message = format!("the model at {} refused to answer", self.name);
+        self.error("MODEL_REFUSED", false, message, "say it in other words, or use another model")
     }
 
     /// The model wants a tool, and can have none: `why`.
@@ -61,8 +82,9 @@ impl Peer {
     /// It answered with a status that is no success, and `body`.
     pub(crate) fn answered(&self, status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
         let mut message = format!("{} answered {}", self.name, status.as_u16());
-        let said = match serde_json::from_slice::<Value>(body) {
-            Ok(body) => self.line(said_in(&body).unwrap_or_default()),
+        let parsed = serde_json::from_slice::<Value>(body);
+        let said = match &parsed {
+            Ok(body) => self.line(said_in(body).unwrap_or_default()),
             // Pages are for browsers.
             Err(_) if body.trim_ascii_start().starts_with(b"<") => String::new(),
             Err(_) => self.line(&String::from_utf8_lossy(body)),
@@ -70,7 +92,8 @@ impl Peer {
         if !said.is_empty() {
             message = format!("{message}: {said}");
         }
-        ModelError { retry_after, ..self.by_status(status.as_u16(), message) }
+        let status = self.meant(status.as_u16(), &parsed.unwrap_or_default());
+        ModelError { retry_after, ..self.by_status(status, message) }
     }
 
     /// It began an answer well, and then said `error` in it.
@@ -78,17 +101,37 @@ impl Peer {
         let said = self.line(said_in(error).unwrap_or("its provider failed"));
         let message = format!("the answer of {} broke off: {said}", self.name);
         let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-        match (status, error["type"].as_str()) {
-            (Some(status @ 400..=599), _) => self.by_status(status, message),
-            (_, Some("invalid_request_error")) => self.by_status(400, message),
-            _ => self.interrupted(&said),
+        match (status.filter(|status| (400..600).contains(status)), error["type"].as_str().and_then(status_of)) {
+            (Some(status), _) | (None, Some(status)) => self.by_status(status, message),
+            (None, None) => self.interrupted(&said),
+        }
+    }
+
+    /// The status that would say what `body` says: trying again does not help an account that has run dry, and Gemini calls a
+    /// wrong key a bad request.
+    fn meant(&self, status: u16, body: &Value) -> u16 {
+        let is = |place: &str, what: &str| body.pointer(place).is_some_and(|found| found == what);
+        match status {
+            429 if is("/error/code", "insufficient_quota") || is("/error/type", "insufficient_quota") => 402,
+            400 if self.provider == Provider::Gemini && body.to_string().contains("API_KEY_INVALID") => 401,
+            status => status,
         }
     }
 
     fn by_status(&self, status: u16, message: String) -> ModelError {
+        let Self { setting, provider, .. } = self;
+        let no_key = match provider.key_variable() {
+            Some(variable) => format!("set {variable} to a key that this provider accepts"),
+            None => format!("check {setting}: what answers there wants a key"),
+        };
+        let no_model = match provider {
+            Provider::Ollama => format!("get the model with `ollama pull`, or check {setting}"),
+            _ => format!("check the model's name, and that {setting} ends as it should"),
+        };
         let (code, is_recoverable, hint) = match status {
-            401 | 403 => ("MODEL_UNAUTHORIZED", false, "set OPENAI_API_KEY to a key that this provider accepts"),
-            404 => ("MODEL_NOT_FOUND", false, "check the model's name, and that OPENAI_BASE_URL ends as it should"),
+            401 | 403 => ("MODEL_UNAUTHORIZED", false, no_key.as_str()),
+            402 => ("MODEL_REFUSED", false, "check the plan and the credit of your account"),
+            404 => ("MODEL_NOT_FOUND", false, no_model.as_str()),
             408 | 409 | 500..=599 => ("MODEL_FAILED", true, "try again later"),
             429 => ("MODEL_OVERLOADED", true, "wait a little, or check the limits of your account"),
             _ => ("MODEL_REFUSED", false, "change the model, its parameters or the message as the provider says"),
@@ -111,6 +154,21 @@ impl Peer {
             None => line,
         }
     }
+}
+
+/// The status that goes with a type of error, where it comes without one.
+fn status_of(kind: &str) -> Option<u16> {
+    Some(match kind {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "overloaded_error" => 429,
+        "api_error" | "timeout_error" => 500,
+        _ => return None,
+    })
 }
 
 /// A provider's own words in what it sent, or in the `error` of it.

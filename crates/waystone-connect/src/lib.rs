@@ -1,99 +1,185 @@
 //! What Waystone calls: language models, and tools: of MCP servers ([`mcp`]) and in a folder ([`workspace`]).
 //!
-//! Who answers is found by the model's id: the demo is built in, everything else goes to one server that speaks OpenAI's chat
-//! completions. The environment is not read here; [`ProviderSettings`] has what the binary found in it.
+//! Who answers is found by the model's id: the configuration may say it, else its beginning does. The demo is built in; Anthropic
+//! has a wire of its own, everyone else is asked over OpenAI's chat completions. The environment is not read here;
+//! [`ProviderSettings`] has what the binary found in it.
 
+mod anthropic;
 mod call;
+mod client;
 mod demo;
 mod event;
 mod failure;
 mod http;
 mod key;
+mod limit;
 pub mod mcp;
+mod ollama;
 mod openai;
+mod provider;
 mod server;
+mod settings;
 mod streaming;
 mod tools;
 pub mod workspace;
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use waystone_core::api::{ModelInfo, TurnError};
 use waystone_core::model::{Answer, Model, ModelCall, ModelError};
 
+use client::Client;
 use key::Key;
-use openai::OpenAi;
+use limit::{ASSUMED, WELL_KNOWN, is_of_openai, known_limit};
+use ollama::Ollama;
+pub use provider::Provider;
+pub use settings::{ModelSettings, ProviderSettings, check_limit};
 pub use tools::AllTools;
 
-/// Where models are, and what opens them. Blank texts count as absent.
-#[derive(Clone, Default)]
-pub struct ProviderSettings {
-    /// `OPENAI_API_KEY`.
-    pub openai_api_key: Option<String>,
-    /// `OPENAI_BASE_URL`: what `/chat/completions` is added to. OpenAI's own if there is a key alone.
-    pub openai_base_url: Option<String>,
-}
-
-impl fmt::Debug for ProviderSettings {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ProviderSettings")
-            .field("openai_api_key", &self.openai_api_key.as_ref().map(|_| key::HIDDEN))
-            .field("openai_base_url", &self.openai_base_url)
-            .finish()
-    }
-}
+/// What stands before a model's name where Ollama is meant.
+const OLLAMA: &str = "ollama/";
 
 /// All models that there are.
 #[derive(Debug)]
 pub struct Providers {
-    /// None if nothing says where it would be; an error if what is said cannot be used.
-    openai: Option<Result<OpenAi, ModelError>>,
+    /// Those of whom something is set; an error if that cannot be used.
+    clients: BTreeMap<Provider, Result<Client, ModelError>>,
+    models: BTreeMap<String, ModelSettings>,
+    /// For models that have an address of their own.
+    own_clients: BTreeMap<String, Result<Client, ModelError>>,
+    limits: BTreeMap<String, u64>,
+    /// Whether what speaks OpenAI's wire is not OpenAI: it may have any model.
+    has_gateway: bool,
+    ollama: Ollama,
 }
 
 impl Providers {
     /// Takes no time: nothing is opened before the first call.
     pub fn new(settings: ProviderSettings) -> Self {
-        let key = settings.openai_api_key.and_then(Key::new);
-        let base_url = settings.openai_base_url.filter(|url| !url.trim().is_empty());
-        let is_configured = key.is_some() || base_url.is_some();
-        Self { openai: is_configured.then(|| OpenAi::new(base_url.as_deref(), key)) }
+        let client = |provider: Provider| {
+            let (key, url) = settings.of(provider);
+            let key = key.and_then(Key::new);
+            let is_set = provider == Provider::Ollama || key.is_some() || url.is_some();
+            is_set.then(|| (provider, Client::new(provider, url.as_deref(), key, provider.url_variable())))
+        };
+        let own_client = |(id, model): (&String, &ModelSettings)| {
+            let key = settings.of(model.provider).0.and_then(Key::new);
+            let setting = format!("base_url of model `{id}`");
+            let client = |url: &String| (id.clone(), Client::new(model.provider, Some(url), key, &setting));
+            model.base_url.as_ref().map(client)
+        };
+        let ollama_host = settings.of(Provider::Ollama).1;
+        Self {
+            clients: Provider::ALL.into_iter().skip(1).filter_map(client).collect(),
+            own_clients: settings.models.iter().filter_map(own_client).collect(),
+            has_gateway: settings.of(Provider::OpenAi).1.is_some(),
+            ollama: Ollama::new(&ollama::base_url(ollama_host.as_deref().unwrap_or(Provider::Ollama.url()))),
+            models: settings.models,
+            limits: settings.model_limits,
+        }
+    }
+
+    /// Who answers for a model, and under which name.
+    fn route(&self, id: &str) -> (Provider, String) {
+        let named = |name: &str| name.strip_prefix(OLLAMA).unwrap_or(name).to_owned();
+        if let Some(ModelSettings { provider, name, .. }) = self.models.get(id) {
+            return (*provider, name.clone().unwrap_or_else(|| named(id)));
+        }
+        let is_asked = |provider| self.clients.contains_key(&provider) || !self.has_gateway;
+        let provider = match id {
+            _ if id == "demo" || id.starts_with("demo-") => Provider::Demo,
+            _ if id.starts_with(OLLAMA) => return (Provider::Ollama, named(id)),
+            _ if id.starts_with("claude") && is_asked(Provider::Anthropic) => Provider::Anthropic,
+            _ if id.starts_with("gemini") && is_asked(Provider::Gemini) => Provider::Gemini,
+            _ if self.may_be_of_ollama(id) && self.ollama.has(id) => Provider::Ollama,
+            _ => Provider::OpenAi,
+        };
+        (provider, id.to_owned())
+    }
+
+    /// Whether nobody else is known to have a model that says itself not where it is.
+    fn may_be_of_ollama(&self, id: &str) -> bool {
+        !self.has_gateway && !is_of_openai(id)
+    }
+
+    /// The server that has a model, if something is set for it.
+    fn client(&self, id: &str, provider: Provider) -> Option<&Result<Client, ModelError>> {
+        self.own_clients.get(id).or_else(|| self.clients.get(&provider))
     }
 }
 
 #[async_trait]
 impl Model for Providers {
-    async fn call(&self, call: ModelCall) -> Result<Box<dyn Answer>, ModelError> {
-        if call.model == "demo" || call.model.starts_with("demo-") {
+    async fn call(&self, mut call: ModelCall) -> Result<Box<dyn Answer>, ModelError> {
+        let id = call.model.clone();
+        let (mut provider, name) = self.route(&id);
+        if provider == Provider::Demo {
             return Ok(Box::new(demo::Demo::new(&call)));
         }
-        match &self.openai {
-            Some(Ok(openai)) => openai.call(&call).await,
+        if provider == Provider::OpenAi && !self.models.contains_key(&id) && self.may_be_of_ollama(&id) {
+            self.ollama.look().await;
+            provider = self.route(&id).0;
+        }
+        call.model = name;
+        match self.client(&id, provider) {
+            Some(Ok(client)) => client.call(&call).await,
             Some(Err(unusable)) => Err(unusable.clone()),
             None => Err(not_configured(
-                format!("no provider is configured for model `{}`", call.model),
-                "set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server), or use model `demo`",
+                format!("no provider is configured for model `{id}`"),
+                &format!("{}, or use model `demo`", provider.what_to_set()),
             )),
         }
     }
 
     fn describe(&self, model: &str) -> ModelInfo {
-        let is_demo = model == "demo" || model.starts_with("demo-");
+        let (provider, name) = self.route(model);
+        let settings = self.models.get(model);
+        let given = self.limits.get(model).copied().or_else(|| settings?.limit);
+        let known = given.or_else(|| if provider == Provider::Demo { Some(ASSUMED) } else { known_limit(&name) });
+        let hint = match self.client(model, provider) {
+            _ if provider == Provider::Demo => None,
+            Some(Ok(_)) => None,
+            Some(Err(unusable)) => Some(unusable.error.hint.clone()),
+            None => Some(provider.what_to_set().to_owned()),
+        };
         ModelInfo {
             id: model.to_owned(),
-            provider: if is_demo { "demo" } else { "openai" }.to_owned(),
-            name: model.to_owned(),
-            limit: 128_000,
-            limit_assumed: true,
-            prices: None,
-            ready: is_demo || matches!(self.openai, Some(Ok(_))),
-            hint: None,
+            provider: provider.as_str().to_owned(),
+            limit: known.unwrap_or(ASSUMED),
+            limit_assumed: known.is_none(),
+            prices: settings.and_then(|settings| settings.prices),
+            ready: hint.is_none(),
+            hint,
+            name,
         }
     }
 
     async fn list(&self) -> Vec<ModelInfo> {
-        vec![self.describe("demo")]
+        let pulled = self.ollama.look().await;
+        // Who is not OpenAI need not have what is well known.
+        let well_known = WELL_KNOWN.iter().filter(|id| !self.has_gateway || self.route(id).0 != Provider::OpenAi);
+        let built_in = ["demo"].into_iter().chain(well_known.copied()).map(str::to_owned);
+        let found = pulled.iter().map(|name| format!("{OLLAMA}{name}"));
+        let mut ids: Vec<String> = Vec::new();
+        for id in self.models.keys().cloned().chain(built_in).chain(found) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        ids.iter().map(|id| self.as_found(self.describe(id))).collect()
+    }
+}
+
+impl Providers {
+    /// A model of Ollama can be asked only if that runs and has it. One that has a place of its own was not asked.
+    fn as_found(&self, model: ModelInfo) -> ModelInfo {
+        let is_elsewhere = self.own_clients.contains_key(&model.id);
+        if model.provider != Provider::Ollama.as_str() || is_elsewhere || self.ollama.has(&model.name) {
+            return model;
+        }
+        let hint = format!("{}; `ollama pull {}` gets the model", Provider::Ollama.what_to_set(), model.name);
+        ModelInfo { ready: false, hint: Some(hint), ..model }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A server that models are asked at: where it is, what opens it, and how a question is put to it.
 //!
-//! What is asked and answered is for the wires, as [`crate::openai`]; what people are told when nothing is, for [`crate::failure`].
+//! What is asked and answered is for the wires, as [`crate::openai`] and [`crate::anthropic`]; what people are told when nothing is, for [`crate::failure`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +18,21 @@ use crate::failure::Peer;
 use crate::http::{AGENT, Http, connect, endpoint, root_cause};
 use crate::key::Key;
 use crate::not_configured;
+use crate::provider::Provider;
 
 /// How long a server that was reached may say nothing.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// How long, and how much, is read of a body that says what went wrong.
 const FAILURE_MAX: Duration = Duration::from_secs(5);
 const FAILURE_BYTES_MAX: usize = 64 * 1024;
+
+/// Where a server is, and what people know that by.
+pub(crate) struct Place {
+    pub(crate) provider: Provider,
+    pub(crate) base_url: String,
+    /// What the address is set with.
+    pub(crate) setting: String,
+}
 
 /// One server, and the key to it.
 pub(crate) struct Server {
@@ -34,17 +43,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Fails if `base_url` cannot be used by anyone.
-    pub(crate) fn new(base_url: &str, path: &str, key: Option<Key>) -> Result<Self, ModelError> {
+    /// Fails if the address of `place` cannot be used by anyone.
+    pub(crate) fn new(place: &Place, path: &str, key: Option<Key>) -> Result<Self, ModelError> {
+        let Place { provider, base_url, setting } = place;
         let endpoint = endpoint(base_url, path).ok_or_else(|| {
-            let message = "OPENAI_BASE_URL is not an address that begins with http:// or https://".to_owned();
-            not_configured(message, "set OPENAI_BASE_URL to something like http://127.0.0.1:11434/v1")
+            let message = format!("{setting} is not an address that begins with http:// or https://");
+            not_configured(message, &format!("set {setting} to something like {}", provider.url()))
         })?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        let peer = Arc::new(Peer::new(&endpoint, key));
+        let peer = Arc::new(Peer::new(place, &endpoint, key));
         Ok(Self { endpoint, headers, peer, http: OnceCell::new() })
     }
 
@@ -52,12 +62,19 @@ impl Server {
     pub(crate) fn with_key_in(mut self, name: HeaderName, scheme: &str) -> Result<Self, ModelError> {
         let Some(key) = self.peer.key() else { return Ok(self) };
         let mut value = HeaderValue::from_str(&format!("{scheme}{}", key.expose())).map_err(|_| {
-            let message = "OPENAI_API_KEY has characters that no key has".to_owned();
-            not_configured(message, "set OPENAI_API_KEY to the key alone, without quotes or line breaks")
+            let variable = self.peer.key_variable();
+            let message = format!("{variable} has characters that no key has");
+            not_configured(message, &format!("set {variable} to the key alone, without quotes or line breaks"))
         })?;
         value.set_sensitive(true);
         self.headers.insert(name, value);
         Ok(self)
+    }
+
+    /// The same, with another header.
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
     }
 
     pub(crate) fn peer(&self) -> &Arc<Peer> {

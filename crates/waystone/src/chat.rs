@@ -17,6 +17,7 @@ pub(crate) fn chat(settings: &Settings) -> Chat {
     let providers = ProviderSettings {
         openai_api_key: given(&settings.openai_api_key),
         openai_base_url: settings.openai_base_url.clone(),
+        ..ProviderSettings::default()
     };
     let prompts = settings.data_dir.join("prompts");
     let is_project_given = settings.origins.contains_key("project");

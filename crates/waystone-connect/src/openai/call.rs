@@ -8,11 +8,7 @@ use serde_json::Value;
 use waystone_core::model::Call;
 
 use super::wire::CallDelta;
-use crate::call::{object_in, read_arguments};
-
-/// More than any answer has.
-const CALLS_MAX: usize = 256;
-const BYTES_MAX: usize = 16 * 1024 * 1024;
+use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, object_in, read_arguments};
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -55,7 +51,7 @@ impl Calls {
                 self.calls.len() - 1
             }
         };
-        if self.calls.len() > CALLS_MAX || self.bytes > BYTES_MAX {
+        if self.calls.len() > CALLS_MAX || self.bytes > CALLS_BYTES_MAX {
             return Err("its calls of tools are too long");
         }
         self.calls[at].add(delta, piece);

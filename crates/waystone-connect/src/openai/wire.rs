@@ -10,22 +10,25 @@ use waystone_core::model::{self, Call, ModelCall, Said};
 
 use super::extra::Extras;
 use crate::call::write_arguments;
+use crate::provider::Provider;
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
     ["model", "messages", "stream", "n", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
 
 /// The body of a request for `call`, as bytes.
-pub(super) fn request(call: &ModelCall, extras: &Extras) -> Vec<u8> {
+pub(super) fn request(provider: Provider, call: &ModelCall, extras: &Extras) -> Vec<u8> {
     let system = (!call.system.is_empty()).then(|| json!({ "role": "system", "content": call.system }));
-    let said = call.messages.iter().map(|said| message(said, extras));
+    let said = call.messages.iter().map(|said| message(provider, said, extras));
     let mut body = json!({
         "model": call.model,
         "messages": system.into_iter().chain(said).collect::<Vec<_>>(),
         "stream": true,
         "stream_options": { "include_usage": true },
     });
-    if !call.tools.is_empty() {
+    // Ollama does not know `tool_choice`: what cannot be seen is not called.
+    let is_hidden = provider == Provider::Ollama && call.is_last;
+    if !call.tools.is_empty() && !is_hidden {
         body["tools"] = call.tools.iter().map(function).collect();
         if call.is_last {
             body["tool_choice"] = json!("none");
@@ -43,16 +46,26 @@ pub(super) fn request(call: &ModelCall, extras: &Extras) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-fn message(said: &Said, extras: &Extras) -> Value {
+fn message(provider: Provider, said: &Said, extras: &Extras) -> Value {
     match said {
         Said::Text { role, text } => json!({ "role": role.as_str(), "content": text }),
         Said::Calls { text, calls } => {
             let content = if text.is_empty() { Value::Null } else { json!(text) };
-            let calls: Value = calls.iter().map(|call| tool_call(call, extras.find(&call.id))).collect();
+            let mut found: Vec<_> = calls.iter().map(|call| extras.find(&call.id)).collect();
+            if provider == Provider::Gemini && found.iter().all(Option::is_none) {
+                found.iter_mut().take(1).for_each(|first| *first = Some(unsigned()));
+            }
+            let calls: Value = calls.iter().zip(found).map(|(call, extra)| tool_call(call, extra)).collect();
             json!({ "role": "assistant", "content": content, "tool_calls": calls })
         }
         Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
     }
+}
+
+/// Gemini refuses calls of which the first has no signature, unless it is told that there is none: another model made them, or
+/// another process heard of them.
+fn unsigned() -> Value {
+    json!({ "google": { "thought_signature": "skip_thought_signature_validator" } })
 }
 
 fn tool_call(call: &Call, extra: Option<Value>) -> Value {

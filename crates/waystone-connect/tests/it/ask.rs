@@ -23,7 +23,7 @@ pub(crate) fn call(model: &str, text: &str) -> ModelCall {
 
 pub(crate) fn providers(key: Option<&str>, base_url: Option<&str>) -> Providers {
     let (openai_api_key, openai_base_url) = (key.map(str::to_owned), base_url.map(str::to_owned));
-    Providers::new(ProviderSettings { openai_api_key, openai_base_url })
+    Providers::new(ProviderSettings { openai_api_key, openai_base_url, ..ProviderSettings::default() })
 }
 
 /// `fake` as a provider, with [`KEY`].

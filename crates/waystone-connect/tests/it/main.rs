@@ -4,10 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod answer;
+mod anthropic;
 mod ask;
 mod demo;
+mod everyone;
 mod failure;
+mod gemini;
+mod hint;
 mod mcp;
+mod ollama;
+mod provider;
 mod request;
 mod silence;
 mod tool;

@@ -116,7 +116,8 @@ async fn settings_that_nobody_could_use_are_said_to_be_so_at_each_call() {
 async fn debug_output_never_has_the_key() {
     let fake = FakeModel::start().await;
     let openai_base_url = Some(fake.base_url());
-    let settings = ProviderSettings { openai_api_key: Some(KEY.to_owned()), openai_base_url };
+    let openai_api_key = Some(KEY.to_owned());
+    let settings = ProviderSettings { openai_api_key, openai_base_url, ..ProviderSettings::default() };
     let providers = Providers::new(settings.clone());
     providers.call(call("gpt-4", "hi")).await.unwrap();
     for seen in [format!("{settings:?}"), format!("{settings:#?}"), format!("{providers:?}"), format!("{providers:#?}")]

@@ -36,8 +36,11 @@ impl Talk {
     }
 
     pub(crate) fn chat(&self) -> Chat {
-        let settings =
-            ProviderSettings { openai_api_key: Some("key".to_owned()), openai_base_url: Some(self.fake.base_url()) };
+        let settings = ProviderSettings {
+            openai_api_key: Some("key".to_owned()),
+            openai_base_url: Some(self.fake.base_url()),
+            ..ProviderSettings::default()
+        };
         Chat {
             model: Arc::new(Providers::new(settings)),
             model_id: "fake".to_owned(),

@@ -147,7 +147,11 @@ fn with_chat(client: Client, openai_base_url: Option<String>) -> Client {
 fn chat_of(openai_base_url: Option<String>) -> Chat {
     let openai_api_key = openai_base_url.as_ref().map(|_| "sk-test".to_owned());
     Chat {
-        model: Arc::new(Providers::new(ProviderSettings { openai_api_key, openai_base_url })),
+        model: Arc::new(Providers::new(ProviderSettings {
+            openai_api_key,
+            openai_base_url,
+            ..ProviderSettings::default()
+        })),
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),

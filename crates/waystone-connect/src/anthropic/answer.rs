@@ -1,0 +1,112 @@
+//! What an answer of messages comes to. It has ended as it should once `message_stop` came, and not before.
+
+use serde_json::Value;
+use waystone_core::model::{Call, ModelError, Usage};
+
+use super::wire::{self, Block, Delta, Event};
+use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, read_arguments};
+use crate::failure::Peer;
+use crate::streaming::{Heard, Rest, Wire};
+
+#[derive(Debug)]
+pub(super) struct Blocks {
+    calls: Vec<ToolUse>,
+    /// How many calls there were before.
+    calls_before: usize,
+    bytes: usize,
+    has_text: bool,
+    stop_reason: Option<String>,
+    /// What was read afresh is in `prompt`, apart from what the cache had.
+    usage: Option<Usage>,
+}
+
+/// A call, as far as it came.
+#[derive(Debug)]
+struct ToolUse {
+    index: u64,
+    id: String,
+    name: String,
+    /// What its block began with; some servers give all of it there.
+    input: Option<Value>,
+    json: String,
+}
+
+impl Wire for Blocks {
+    fn hear(&mut self, data: &[u8], peer: &Peer) -> Result<Heard, ModelError> {
+        let Ok(event) = serde_json::from_slice::<Event>(data) else {
+            return Err(peer.interrupted("an event of it cannot be read"));
+        };
+        match event {
+            Event::MessageStart { message } => self.count(message.usage),
+            Event::ContentBlockStart { content_block: Block::Text { text }, .. } => return Ok(self.say(text)),
+            Event::ContentBlockDelta { delta: Delta::Text { text }, .. } => return Ok(self.say(text)),
+            Event::ContentBlockStart { index, content_block: Block::ToolUse { id, name, input } } => {
+                self.calls.push(ToolUse { index, id, name, input, json: String::new() });
+            }
+            Event::ContentBlockDelta { index, delta: Delta::Json { partial_json } } => {
+                self.bytes += partial_json.len();
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == index) {
+                    call.json.push_str(&partial_json);
+                }
+            }
+            Event::MessageDelta { delta, usage } => {
+                self.stop_reason = delta.and_then(|delta| delta.stop_reason).or(self.stop_reason.take());
+                self.count(usage);
+            }
+            Event::MessageStop if self.has_refused() => return Err(peer.refused()),
+            Event::MessageStop => return Ok(Heard::End),
+            Event::Error { error } => return Err(peer.said(&error)),
+            Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
+        }
+        if self.calls.len() > CALLS_MAX || self.bytes > CALLS_BYTES_MAX {
+            return Err(peer.interrupted("its calls of tools are too long"));
+        }
+        Ok(Heard::Text(String::new()))
+    }
+
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    fn rest(&mut self) -> Result<Rest, &'static str> {
+        let calls = self.calls.drain(..).zip(self.calls_before + 1..).map(|(call, number)| {
+            let id = if call.id.is_empty() { format!("call_{number}") } else { call.id };
+            let arguments = match call.input {
+                Some(Value::Object(input)) if call.json.is_empty() => Value::Object(input),
+                _ => read_arguments(&call.json),
+            };
+            Call { id, tool: call.name, arguments }
+        });
+        let usage =
+            self.usage.map(|usage| Usage { prompt: usage.prompt + usage.cache_read + usage.cache_write, ..usage });
+        Ok(Rest { calls: calls.collect(), usage })
+    }
+}
+
+impl Blocks {
+    pub(super) fn new(calls_before: usize) -> Self {
+        let (calls, stop_reason, usage) = (Vec::new(), None, None);
+        Self { calls, calls_before, bytes: 0, has_text: false, stop_reason, usage }
+    }
+
+    fn say(&mut self, text: String) -> Heard {
+        self.has_text |= !text.trim().is_empty();
+        Heard::Text(text)
+    }
+
+    fn has_refused(&self) -> bool {
+        self.stop_reason.as_deref() == Some("refusal") && !self.has_text
+    }
+
+    /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer.
+    fn count(&mut self, usage: Option<wire::Usage>) {
+        let Some(usage) = usage else { return };
+        let before = self.usage.unwrap_or_default();
+        self.usage = Some(Usage {
+            prompt: usage.input_tokens.unwrap_or(before.prompt),
+            completion: usage.output_tokens.unwrap_or(before.completion),
+            cache_read: usage.cache_read_input_tokens.unwrap_or(before.cache_read),
+            cache_write: usage.cache_creation_input_tokens.unwrap_or(before.cache_write),
+        });
+    }
+}
