@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waystone_core::Engine;
-use waystone_core::api::{FindContext, ListCheckpoints, ListContexts, LoadCheckpoint};
+use waystone_core::api::{FindContext, ListCheckpoints, ListContexts, LoadCheckpoint, ModelInfo};
+use waystone_core::model::{Answer, Call, Chunk, Model, ModelCall, ModelError, Said};
 use waystone_core::store::Scope;
+use waystone_core::{Chat, Engine};
 
 use crate::Harness;
 use crate::harness::{copy_dir, private_dir};
@@ -63,7 +66,17 @@ pub async fn contents(engine: &Engine) -> Value {
     let contexts = engine.list_contexts(&scope, ListContexts { limit: 1000, ..Default::default() }).await.unwrap();
     for context in contexts.contexts.iter().rev() {
         let whole = FindContext { message_pool: true };
-        all.push(serde_json::to_value(engine.find_context(&scope, &context.id, whole).await.unwrap()).unwrap());
+        let mut found = serde_json::to_value(engine.find_context(&scope, &context.id, whole).await.unwrap()).unwrap();
+        let pool = found["message_pool"].as_object().unwrap().values();
+        let parts = pool.flat_map(|node| node["message"]["content"].as_array().unwrap());
+        let called: Vec<_> = parts.filter(|part| part["type"] == "tool_call").map(|part| part["id"].clone()).collect();
+        found["tool_calls"] = json!([]);
+        for id in called {
+            let id = serde_json::from_value(id).unwrap();
+            let call = engine.find_tool_call(&scope, &context.id, &id).await.unwrap();
+            found["tool_calls"].as_array_mut().unwrap().push(json!(call));
+        }
+        all.push(found);
     }
     json!(all)
 }
@@ -105,6 +118,7 @@ async fn change_some(h: &Harness) {
     h.engine.delete_checkpoint(&h.scope, &deleted, Default::default()).await.unwrap();
     change_segments(h).await;
     converse(h).await;
+    call_tools(h).await;
 }
 
 /// The same for conversations: two branches, a message on each, and turns that failed for want of a model.
@@ -124,6 +138,61 @@ async fn converse(h: &Harness) {
 }
 
 /// The same for segments: in every tier, pinned, in a task, captured, referred to, and undone.
+/// A model that calls a tool of its client's, and says a word when it has returned.
+struct Caller;
+
+#[async_trait]
+impl Model for Caller {
+    async fn call(&self, call: ModelCall) -> Result<Box<dyn Answer>, ModelError> {
+        let chunk = match call.messages.last() {
+            Some(Said::Result { text, .. }) => Chunk::Text(format!("It is {text}.")),
+            _ => Chunk::Call(Call {
+                id: "w-1".to_owned(),
+                tool: "weather".to_owned(),
+                arguments: json!({ "in": "Köln" }),
+            }),
+        };
+        Ok(Box::new(Once(Some(chunk))))
+    }
+
+    fn describe(&self, model: &str) -> ModelInfo {
+        Chat::default().model.describe(model)
+    }
+
+    async fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
+    }
+}
+
+struct Once(Option<Chunk>);
+
+#[async_trait]
+impl Answer for Once {
+    async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
+        self.0.take().map(Ok)
+    }
+}
+
+/// The same for calls of tools: one that was approved, run and answered, and one that waits to be decided about.
+async fn call_tools(h: &Harness) {
+    let engine = h.engine.clone().with_chat(Chat { model: Arc::new(Caller), ..Chat::default() });
+    for is_approved in [true, false] {
+        let create = json!({ "tools": [{ "name": "weather", "description": "How it is outside" }] });
+        let id = engine.create_context(&h.scope, serde_json::from_value(create).unwrap()).await.unwrap().id;
+        let mut reader = engine.follow_context(&h.scope, &id, None).await.unwrap();
+        let said = serde_json::from_value(json!({ "content": "how is the weather?" })).unwrap();
+        engine.add_message(&h.scope, &id, said).await.unwrap();
+        while !reader.next().await.unwrap().iter().any(|told| told.data().contains("AwaitingToolApproval")) {}
+        if is_approved {
+            let approve = serde_json::from_value(json!({ "tool_call_ids": ["w-1"] })).unwrap();
+            engine.approve_tools(&h.scope, &id, approve).await.unwrap();
+            let answer = serde_json::from_value(json!({ "result": { "sky": "grau" } })).unwrap();
+            engine.answer_tool_call(&h.scope, &id, &"w-1".parse().unwrap(), answer, None).await.unwrap();
+            while !reader.next().await.unwrap().iter().any(|told| told.data().contains("Idle")) {}
+        }
+    }
+}
+
 async fn change_segments(h: &Harness) {
     let task = json!({ "project_id": "golden", "task_id": "billing" });
     h.engine.set_current_task(&h.scope, serde_json::from_value(task.clone()).unwrap()).await.unwrap();
