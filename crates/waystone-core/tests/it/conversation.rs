@@ -1,6 +1,7 @@
 //! Conversations on real SQLite files, with the fake model server behind them.
 
 mod kept;
+mod secret;
 mod stream;
 mod tool_call;
 mod turn;
