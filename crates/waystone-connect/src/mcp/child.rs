@@ -25,6 +25,7 @@ const WORDS_MAX: Duration = Duration::from_millis(500);
 const END_MAX: Duration = Duration::from_millis(1500);
 
 pub(super) struct Child {
+    #[cfg(unix)]
     id: u32,
     has_ended: watch::Receiver<bool>,
     /// Nobody sends once standard error is closed.
@@ -53,6 +54,7 @@ impl Child {
         let (ended, has_ended) = watch::channel(false);
         let _waiting = tokio::spawn(wait(process, id, ended));
         let child = Self {
+            #[cfg(unix)]
             id,
             has_ended,
             words,

@@ -30,11 +30,13 @@ use waystone_core::tools::ToolOutput;
 
 use super::child::Child;
 use super::config::{Place, fill_in};
-use super::failure::{self, Refusal};
+use super::failure::{self, Refusal, Unanswered};
 use super::http::HttpClient;
 use super::{Given, name, result};
 use crate::http::{Http, connect};
 
+/// How long a start may take, with all that is tried.
+pub(super) const START_MAX: Duration = Duration::from_secs(20);
 const LIST_MAX: Duration = Duration::from_secs(10);
 const TOOLS_MAX: usize = 512;
 const PAGES_MAX: usize = 512;
@@ -160,7 +162,7 @@ impl Connection {
     }
 
     /// Calls what the server itself calls `tool`. It is sent once, whatever comes of it.
-    pub(super) async fn call(&self, tool: &str, arguments: &Map<String, Value>) -> Result<ToolOutput, String> {
+    pub(super) async fn call(&self, tool: &str, arguments: &Map<String, Value>) -> Result<ToolOutput, Unanswered> {
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
         let answer = tokio::select! {
             answer = self.peer.call_tool_once(call) => answer,
@@ -168,7 +170,7 @@ impl Connection {
         };
         answer.map(result::output).map_err(|error| {
             self.note(&error);
-            failure::call(&error, self.is_too_long.load(Ordering::Relaxed))
+            Unanswered::new(&error, self.is_too_long.load(Ordering::Relaxed))
         })
     }
 
@@ -227,7 +229,7 @@ impl Opening {
         match timeout_at(self.deadline, serve_client_with_lifecycle(client, transport, lifecycle)).await {
             Ok(Ok(service)) => Ok(service),
             Ok(Err(error)) => Err(Refusal::new(&error)),
-            Err(_) => Err("it did not answer in time".into()),
+            Err(_) => Err(format!("it did not answer within {} s", START_MAX.as_secs()).into()),
         }
     }
 
@@ -333,7 +335,9 @@ fn web(
         let (name, value) = header(name, &fill_in(value, &given.environment)?)?;
         filled.insert(name, value);
     }
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(filled);
+    // A session that was forgotten breaks the connection: the SDK would take another, and lose what else is under way.
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(filled);
+    let mut config = config.reinit_on_expired_session(false);
     let mut retries = ExponentialBackoff::default();
     (retries.max_times, retries.base_duration) = (Some(STREAM_RETRIES_MAX), STREAM_RETRY);
     config.retry_config = Arc::new(retries);

@@ -63,26 +63,44 @@ pub(super) fn list(error: &ServiceError) -> String {
 }
 
 /// Why a call has no result.
-pub(super) fn call(error: &ServiceError, is_too_long: bool) -> String {
+pub(super) struct Unanswered {
+    pub(super) why: String,
+    /// The server does not know the session any more, and did nothing.
+    pub(super) is_of_session: bool,
+}
+
+impl Unanswered {
+    pub(super) fn new(error: &ServiceError, is_too_long: bool) -> Self {
+        let why = match error {
+            ServiceError::McpError(error) => format!("it answered with an error: {}", error.message),
+            ServiceError::UnexpectedResponse => "its answer is no result of a tool".to_owned(),
+            ServiceError::TransportSend(error) => match http(error) {
+                None => "it has ended; the call was not sent".to_owned(),
+                Some(error) => format!("{}; {}", web(error), outcome(error)),
+            },
+            _ if is_too_long => {
+                format!("its answer is longer than {} MiB and was not read", MESSAGE_BYTES_MAX >> 20)
+            }
+            _ => "it went away while the call was under way; the outcome of the call is unknown".to_owned(),
+        };
+        let is_of_session = match error {
+            ServiceError::TransportSend(error) => matches!(http(error), Some(StreamableHttpError::SessionExpired)),
+            _ => false,
+        };
+        Self { why, is_of_session }
+    }
+}
+
+/// What became of a call that `error` came of.
+fn outcome(error: &StreamableHttpError<HttpError>) -> &'static str {
     match error {
-        ServiceError::McpError(error) => format!("it refused the call: {}", error.message),
-        ServiceError::UnexpectedResponse => "its answer is no result of a tool".to_owned(),
-        ServiceError::TransportSend(error) => match http(error) {
-            None => "it has ended; the call was not sent".to_owned(),
-            Some(error @ StreamableHttpError::Client(HttpError::Unreachable(_))) => {
-                format!("{}; the call was not sent", web(error))
-            }
-            Some(error @ StreamableHttpError::Client(HttpError::Refused { status, .. }))
-                if status.is_client_error() =>
-            {
-                format!("{}; the call was not carried out", web(error))
-            }
-            Some(error) => format!("{}; the outcome of the call is unknown", web(error)),
+        StreamableHttpError::Client(HttpError::Unreachable(_)) => "the call was not sent",
+        StreamableHttpError::SessionExpired => "the call was not carried out",
+        StreamableHttpError::Client(HttpError::Refused { status, .. }) => match status.as_u16() {
+            400 | 401 | 403 | 404 | 405 | 406 | 413 | 415 | 429 => "the call was not carried out",
+            _ => "the outcome of the call is unknown",
         },
-        _ if is_too_long => {
-            format!("its answer is longer than {} MiB and was not read", MESSAGE_BYTES_MAX >> 20)
-        }
-        _ => "it went away while the call was under way; the outcome of the call is unknown".to_owned(),
+        _ => "the outcome of the call is unknown",
     }
 }
 

@@ -1,7 +1,6 @@
 //! Streamable HTTP over our own client. Sessions, streams that are taken up again and the messages themselves are the SDK's.
 //!
-//! No redirect is followed, as the headers may hold a key. Nothing that was sent is sent again, but for what a server refused
-//! because it has forgotten the session: that is the SDK's, and such a server has not looked at it.
+//! No redirect is followed, as the headers may hold a key, and nothing that was sent is sent again.
 
 use std::collections::HashMap;
 use std::io;

@@ -51,7 +51,7 @@ async fn tools_of_a_server_on_the_web_are_listed_and_called() {
         assert_eq!(names(&servers).await.len(), 10);
         assert_eq!(echo(&servers, "hi").await.content, json!("hi"));
         let refused = failure(&servers, "fake__error", json!({ "code": -32602, "message": "no such path" })).await;
-        assert_eq!(refused, "MCP server `fake`: it refused the call: no such path");
+        assert_eq!(refused, "MCP server `fake`: it answered with an error: no such path");
         assert_eq!(echo(&servers, "still here").await.content, json!("still here"));
         servers.shut_down().await;
         remote.kill().await;
@@ -133,18 +133,38 @@ async fn a_server_that_has_forgotten_the_session_is_given_another() {
     assert_eq!(echo(&servers, "hi").await.content, json!("hi"));
     remote.kill().await;
     let remote = Remote::start(&control, json!({ "port": port })).await;
+    later(1).await;
     assert_eq!(echo(&servers, "again").await.content, json!("again"));
-    remote.kill().await;
+    let mut methods = remote.kill().await;
+    methods.retain(|method| method.contains('/') || method == "initialize");
+    assert_eq!(methods, ["tools/call", "initialize", "notifications/initialized", "tools/call"]);
 }
 
 #[tokio::test]
 async fn a_status_that_says_no_is_told() {
     let control = Control::new().await;
-    let remote = Remote::start(&control, json!({ "status": 401 })).await;
+    let remote = Remote::start(&control, json!({ "statuses": { "initialize": 401 } })).await;
     let servers = servers([("fake", remote.server()), ("page", json!({ "url": "no address" }))]);
     let no_address = "MCP server `page`: `url` is not an address that begins with http:// or https://";
     assert_eq!(servers.list().await.warnings, ["MCP server `fake`: it answered 401: no way", no_address]);
     remote.kill().await;
+}
+
+#[tokio::test]
+async fn a_status_says_whether_a_call_was_carried_out() {
+    let not_done = "the call was not carried out";
+    let unknown = "the outcome of the call is unknown";
+    for (status, outcome) in [(400, not_done), (429, not_done), (408, unknown), (500, unknown), (307, unknown)] {
+        let control = Control::new().await;
+        let remote = Remote::start(&control, json!({ "statuses": { "tools/call": status } })).await;
+        let servers = servers([("fake", remote.server())]);
+        for _ in 0..2 {
+            let refused = failure(&servers, "fake__echo", json!({})).await;
+            assert_eq!(refused, format!("MCP server `fake`: it answered {status}: no way; {outcome}"));
+        }
+        let methods = remote.kill().await;
+        assert_eq!(["initialize", "tools/call"].map(|method| count(&methods, method)), [1, 2]);
+    }
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn a_server_may_refuse_a_call_and_goes_on() {
     let control = Control::new().await;
     let servers = servers([("fake", control.server(json!({})))]);
     let refused = failure(&servers, "fake__error", json!({ "code": -32602, "message": "no such path" })).await;
-    assert_eq!(refused, "MCP server `fake`: it refused the call: no such path");
+    assert_eq!(refused, "MCP server `fake`: it answered with an error: no such path");
     let odd = failure(&servers, "fake__result", json!({ "result": { "something": "else" } })).await;
     assert_eq!(odd, "MCP server `fake`: its answer is no result of a tool");
     let asks = json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "x" });

@@ -142,8 +142,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         session = self.headers.get("Mcp-Session-Id")
         tell({**message, "headers": dict(self.headers)})
-        if "status" in SETTINGS:
-            return self.reply(SETTINGS["status"], "text/plain", b"no\nway")
+        if message.get("method") in SETTINGS.get("statuses", {}):
+            return self.reply(SETTINGS["statuses"][message["method"]], "text/plain", b"no\nway")
         is_first = message.get("method") in ("initialize", "server/discover")
         if not is_first and not SETTINGS.get("stateless") and session not in self.sessions:
             return self.reply(404, "application/json", b"{}")
