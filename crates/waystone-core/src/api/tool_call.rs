@@ -50,6 +50,13 @@ impl Tool {
                 "tools: `{name}` must be 1 to {NAME_CHARS_MAX} of A-Z a-z 0-9 _ -"
             )));
         }
+        // Providers refuse any other, and with it every turn.
+        if self.input_schema.get("type").is_some_and(|kind| kind != "object") {
+            return Err(Error::InvalidInput(format!(
+                "tools: the input_schema of `{}` must have the type \"object\"",
+                self.name
+            )));
+        }
         Ok(())
     }
 }
