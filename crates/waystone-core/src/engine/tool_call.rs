@@ -153,11 +153,9 @@ impl Engine {
 
     /// Refuses the calls that nobody decided about in time. Returns how many conversations had some.
     pub async fn expire_tools(&self, scope: &Scope) -> Result<usize> {
-        let Some(waited) = self.chat.policy.approval_max.filter(|_| self.check_writable().is_ok()) else {
+        let Some(before) = self.expired_before().filter(|_| self.check_writable().is_ok()) else {
             return Ok(0);
         };
-        let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
-        let before = Timestamp::from_ms(self.clock.now().ms().saturating_sub(waited));
         let mut expired = 0;
         for context in self.store.list_expired_calls(scope, before).await? {
             let open = self.store.list_open_calls(scope, &context).await?;
@@ -175,6 +173,21 @@ impl Engine {
             }
         }
         Ok(expired)
+    }
+
+    /// What waits since before then has waited too long.
+    fn expired_before(&self) -> Option<Timestamp> {
+        let waited = i64::try_from(self.chat.policy.approval_max?.as_millis()).unwrap_or(i64::MAX);
+        Some(Timestamp::from_ms(self.clock.now().ms().saturating_sub(waited)))
+    }
+
+    /// Too late is too late, also before anyone has noticed.
+    fn check_in_time(&self, call: &ToolCall) -> Result<()> {
+        if self.expired_before().is_none_or(|before| call.requested_at >= before) {
+            return Ok(());
+        }
+        let (call, status) = (call.id.clone(), ApprovalStatus::Expired);
+        Err(Error::Conflict(Conflict::CallDecided { call, status }))
     }
 
     async fn decide(
@@ -257,6 +270,9 @@ impl Engine {
                 None => self.store.find_tool_call(scope, &context, id).await?,
             };
             check_pending(&context, turn, &call)?;
+            if !matches!(verdict, Verdict::Expire) {
+                self.check_in_time(&call)?;
+            }
             if request.hashes.get(id.as_str()).is_some_and(|hash| *hash != call.hash) {
                 return Err(Error::Conflict(Conflict::CallChanged(id.clone())));
             }
