@@ -14,7 +14,7 @@ mod wait;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waystone_core::{Chat, ToolPolicy};
+use waystone_core::{Chat, Engine, ToolPolicy};
 use waystone_server::http::{Guard, Http};
 use waystone_testkit::model::{FakeModel, Reply};
 
@@ -25,6 +25,8 @@ use crate::events::Subscriber;
 /// A client, the model it talks to, and the folder in which they work.
 struct Desk {
     talk: Talk,
+    /// What serves the client.
+    engine: Engine,
     folder: TempDir,
 }
 
@@ -47,10 +49,11 @@ impl Desk {
         let fake = FakeModel::start().await;
         let chat = Chat { policy, ..chat_of(Some(fake.base_url())) };
         let engine = client.harness.engine.clone().with_chat(chat);
-        let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
+        fake.otherwise(Reply::text("Done."));
+        let router = Http::new(engine.clone(), "tester", client.stop.subscribe()).router(Guard::default());
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("README.md"), "# Weather\nIt rains.\n").unwrap();
-        Self { talk: Talk { client: Client { router, ..client }, fake }, folder }
+        Self { talk: Talk { client: Client { router, ..client }, fake }, engine, folder }
     }
 
     /// A conversation in the folder.
@@ -72,7 +75,7 @@ impl Desk {
     }
 
     async fn wait_in<'a>(&self, context: String, calls: impl IntoIterator<Item = (&'a str, Value)>) -> Waiting {
-        self.talk.fake.then(Reply::calls(calls)).then(Reply::text("Done."));
+        self.talk.fake.then(Reply::calls(calls));
         let mut events = self.talk.follow(&context).await;
         self.talk.say(&context, "Go.").await;
         let told = until_state(&mut events, "AwaitingToolApproval").await;

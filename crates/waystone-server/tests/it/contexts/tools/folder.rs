@@ -195,7 +195,8 @@ async fn the_demo_calls_a_tool_when_told_to() {
     let told = until_state(&mut events, "Idle").await;
     assert_has(&requested(&told)[0], &json!({ "name": "read_file", "arguments": { "path": "README.md" } }));
     assert_eq!(completed(&told)[0].1, "succeeded");
-    let answer = desk.talk.said(&context, None).await.pop().unwrap().1;
+    let page = desk.talk.get(&format!("/{context}/messages")).await;
+    let answer = text(&page["messages"][3]["content"][0]["text"]);
     assert!(answer.contains("It rains."), "{answer}");
 
     desk.talk.say(&context, r#"call write_file {"path": "demo.txt", "content": "demo"}"#).await;

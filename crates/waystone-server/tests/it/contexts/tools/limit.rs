@@ -43,7 +43,9 @@ async fn the_policy_says_which_calls_wait() {
 #[tokio::test]
 async fn a_model_that_calls_without_end_is_asked_once_more_without_tools() {
     let desk = Desk::new().await;
-    desk.talk.fake.otherwise(Reply::calls([read("README.md")]));
+    for _ in 0..5 {
+        desk.talk.fake.then(Reply::calls([read("README.md")]));
+    }
     let context = desk.create().await;
     let mut events = desk.talk.follow(&context).await;
     desk.talk.say(&context, "Go.").await;
@@ -101,6 +103,7 @@ async fn a_call_that_nobody_decides_about_expires() {
     clock.advance_ms(61_000);
     let late = desk.decide(&context, "approve", &["call_0"]).await;
     assert_refused(&late, 409, "CONFLICT", "too late, whether or not anyone has noticed");
+    assert_eq!(desk.engine.expire_tools(&desk.talk.client.harness.scope).await.unwrap(), 1);
     let told = until_state(&mut waiting.events, "Idle").await;
     assert!(completed(&told).contains(&("call_0".to_owned(), "expired".to_owned())), "{told:#?}");
     assert_eq!(desk.statuses(&waiting).await, ["Expired", "Approved"]);

@@ -68,19 +68,9 @@ async fn a_decision_that_makes_no_sense_is_refused() {
     refuses_all(&desk, &paths, &bodies).await;
     let reasons = [json!(1), json!({}), json!([]), json!("x".repeat(100_000))].map(|reason| with("reason", reason));
     refuses_all(&desk, &paths[1..], &reasons).await;
+    refuses_all(&desk, &paths[..1], &[with("reason", json!("only a denial has one"))]).await;
     assert_eq!(desk.statuses(&waiting).await, ["Pending"]);
     assert_eq!((desk.talk.state(&waiting.context).await.as_str(), desk.file("a.txt")), ("AwaitingToolApproval", None));
-}
-
-/// A hash of a call that is not decided about protects nothing: whoever sent it made a mistake.
-#[tokio::test]
-async fn a_hash_of_a_call_that_is_not_named_is_refused() {
-    let desk = Desk::new().await;
-    let waiting = desk.wait([write("a.txt", "a"), write("b.txt", "b")]).await;
-    let body = json!({ "tool_call_ids": ["call_0"], "hashes": { "call_9": "0" } });
-    let answer = desk.talk.post(&format!("/{}/tools/approve", waiting.context), body).await;
-    assert_refused(&answer, 400, "VALIDATION_ERROR", "a hash of nothing");
-    assert_eq!(desk.statuses(&waiting).await, ["Pending", "Pending"]);
 }
 
 #[tokio::test]
