@@ -1,9 +1,12 @@
 //! Arguments that someone changes before a call is approved.
 
 use serde_json::{Value, json};
+use waystone_core::secret::Policy;
+use waystone_testkit::secrets::planted;
 
 use super::super::assert_refused;
-use super::{Desk, Waiting, assert_has, text, until_state, write};
+use super::{Desk, Waiting, assert_has, requested, text, until_state, write};
+use crate::client::Client;
 
 async fn edit(desk: &Desk, waiting: &Waiting, arguments: &Value) -> (u16, Value) {
     desk.talk.post(&format!("/{}/tools/call_0/arguments", waiting.context), json!({ "arguments": arguments })).await
@@ -106,4 +109,50 @@ async fn a_path_that_leads_out_is_no_better_from_a_person() {
     until_state(&mut waiting.events, "Idle").await;
     assert_eq!(desk.call(&waiting.context, "call_0").await["outcome"], "failed");
     assert!(!path.exists());
+}
+
+/// Whoever listens must not go on looking at what is not to be run any more.
+#[tokio::test]
+async fn who_listens_is_told_of_the_changed_arguments_before_they_run() {
+    let desk = Desk::new().await;
+    let mut waiting = desk.wait([write("a.txt", "theirs")]).await;
+    let (_, edited) = edit(&desk, &waiting, &json!({ "path": "a.txt", "content": "ours" })).await;
+    desk.decide(&waiting.context, "approve", &["call_0"]).await;
+    let told = until_state(&mut waiting.events, "ExecutingTools").await;
+    let expected =
+        json!({ "id": "call_0", "name": "write_file", "arguments": edited["arguments"], "hash": edited["hash"] });
+    assert_has(&json!(requested(&told)), &json!([expected]));
+}
+
+#[tokio::test]
+async fn of_two_who_change_the_arguments_at_once_each_gets_the_hash_of_his_own() {
+    for _ in 0..10 {
+        let desk = Desk::new().await;
+        let waiting = desk.wait([write("a.txt", "theirs")]).await;
+        let wanted = ["one", "two"].map(|content| json!({ "path": "a.txt", "content": content }));
+        let (one, two) = tokio::join!(edit(&desk, &waiting, &wanted[0]), edit(&desk, &waiting, &wanted[1]));
+        assert_eq!((one.0, two.0), (200, 200));
+        assert_eq!([&one.1["arguments"], &two.1["arguments"]], [&wanted[0], &wanted[1]]);
+        assert_ne!(one.1["hash"], two.1["hash"]);
+        let now = desk.call(&waiting.context, "call_0").await;
+        let (last, first) = if now["arguments"] == wanted[0] { (one.1, two.1) } else { (two.1, one.1) };
+        assert_eq!(now["hash"], last["hash"]);
+        assert_refused(&approve_as(&desk, &waiting, &text(&first["hash"])).await, 409, "CONFLICT", "overwritten");
+        assert_eq!(approve_as(&desk, &waiting, &text(&last["hash"])).await.0, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_secret_in_changed_arguments_is_refused_where_none_may_be_kept() {
+    let secret = planted(1).into_iter().find(|planted| planted.rule == "github-token").unwrap().secret;
+    let mut client = Client::new();
+    client.harness = client.harness.with_secrets(Policy::Block, Policy::Off);
+    let desk = Desk::with(client, Default::default()).await;
+    let waiting = desk.wait([write("a.txt", "theirs")]).await;
+    let before = desk.call(&waiting.context, "call_0").await;
+    let content = format!("GITHUB_TOKEN={secret}");
+    let answer = edit(&desk, &waiting, &json!({ "path": ".env", "content": content })).await;
+    assert_refused(&answer, 422, "SECRET_BLOCKED", "a secret");
+    assert!(!answer.1.to_string().contains(&secret), "{}", answer.1);
+    assert_eq!(desk.call(&waiting.context, "call_0").await, before);
 }

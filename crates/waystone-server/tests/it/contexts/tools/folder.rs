@@ -1,10 +1,12 @@
 //! The tools of a real folder: what reads runs unasked, what writes after approval, and nothing leaves it.
 
 use serde_json::{Value, json};
+use waystone_core::secret::Policy;
 use waystone_testkit::model::Reply;
+use waystone_testkit::secrets::planted;
 
-use super::super::assert_refused;
 use super::{Desk, assert_has, assert_paired, completed, read, requested, states, text, until_state, write};
+use crate::client::Client;
 
 /// Lets the model make calls that nobody needs to decide about, and returns the calls' ids.
 async fn run<'a>(desk: &Desk, context: &str, calls: impl IntoIterator<Item = (&'a str, Value)>) -> Vec<String> {
@@ -210,14 +212,58 @@ async fn the_demo_calls_a_tool_when_told_to() {
 #[tokio::test]
 async fn without_a_folder_the_model_reaches_no_files() {
     let desk = Desk::new().await;
-    let context = desk.talk.create().await;
-    let calls = run(&desk, &context, [read("README.md")]).await;
-    assert_eq!(desk.call(&context, &calls[0]).await["outcome"], "failed");
+    let context = desk.talk.create_with(json!({ "model_id": "gpt-4", "tools": [super::weather()] })).await;
+    let calls = run(&desk, &context, [read("README.md"), write("a.txt", "a")]).await;
+    for call in &calls {
+        assert_eq!(desk.call(&context, call).await["outcome"], "failed");
+    }
+    assert!(desk.results().iter().all(|(_, result)| !result.contains("It rains.")), "{:?}", desk.results());
     let other = desk.create().await;
-    assert_refused(
-        &desk.talk.call("GET", &format!("/{other}/tools/{}", calls[0]), None).await,
-        404,
-        "TOOL_CALL_NOT_FOUND",
-        "a call of another conversation",
-    );
+    desk.talk.refuses("GET", &format!("/{other}/tools/{}", calls[0]), None, 404, "TOOL_CALL_NOT_FOUND").await;
+}
+
+/// Nothing was offered, so there is nothing to answer it with; a person is told.
+#[tokio::test]
+async fn a_model_that_calls_where_there_are_no_tools_fails_its_turn() {
+    let desk = Desk::new().await;
+    let context = desk.talk.create().await;
+    desk.talk.fake.then(Reply::calls([read("README.md")]));
+    let mut events = desk.talk.follow(&context).await;
+    desk.talk.say(&context, "Go.").await;
+    let told = until_state(&mut events, "PermanentFailure").await;
+    assert_eq!(requested(&told), Vec::<Value>::new());
+    let error = &desk.talk.get(&format!("/{context}/state")).await["error"];
+    assert!(["code", "message", "hint"].iter().all(|field| error[field].is_string()), "{error}");
+    assert_eq!(desk.talk.call("POST", &format!("/{context}/retry"), None).await.0, 200);
+    until_state(&mut events, "Idle").await;
+}
+
+/// What is done about secrets in what a tool reads is what is done about them anywhere.
+#[tokio::test]
+async fn a_secret_in_a_file_is_kept_and_shown_as_the_policy_says() {
+    let secret = planted(1).into_iter().find(|planted| planted.rule == "github-token").unwrap().secret;
+    for (policy, is_warned, is_kept, is_shown) in [
+        (Policy::Off, false, true, true),
+        (Policy::Warn, true, true, true),
+        (Policy::Redact, true, true, false),
+        (Policy::Block, false, false, false),
+    ] {
+        let mut client = Client::new();
+        client.harness = client.harness.with_secrets(policy, Policy::Off);
+        let desk = Desk::with(client, Default::default()).await;
+        std::fs::write(desk.folder.path().join(".env"), format!("GITHUB_TOKEN={secret}\n")).unwrap();
+        let context = desk.create().await;
+        desk.talk.fake.then(Reply::calls([read(".env")]));
+        let mut events = desk.talk.follow(&context).await;
+        desk.talk.say(&context, "Go.").await;
+        let told = until_state(&mut events, "Idle").await;
+        let of_call = told.iter().find(|(_, kind, _)| kind == "ToolCallCompleted").unwrap();
+        assert_eq!(of_call.2["outcome"], "succeeded", "{policy:?}");
+        let warnings = of_call.2["warnings"].to_string();
+        assert!(warnings.contains("github-token") || !is_warned, "{policy:?}: {of_call:?}");
+        assert!(told.iter().all(|event| !event.2.to_string().contains(&secret)), "{policy:?}: no event shows it");
+        let result = desk.call(&context, "call_0").await["result"].to_string();
+        assert_eq!(result.contains(&secret), is_kept, "{policy:?}: {result}");
+        assert_eq!(desk.results()[0].1.contains(&secret), is_shown, "{policy:?}: {:?}", desk.results());
+    }
 }

@@ -144,8 +144,11 @@ async fn a_call_that_waits_is_there_after_a_restart() {
     let waiting = desk.wait([write("a.txt", "a"), write("b.txt", "b")]).await;
     let context = waiting.context.clone();
     let before = desk.talk.get(&format!("/{context}/state")).await;
-    assert_eq!(desk.decide(&context, "deny", &["call_1"]).await.0, 200);
+    let (path, body) = (format!("/{context}/tools/deny"), json!({ "tool_call_ids": ["call_1"] }));
+    let denied = desk.talk.post_keyed(&path, "k", &body).await;
+    assert_eq!(denied.0, 200, "{denied:?}");
     desk.talk.restart().await;
+    assert_eq!(desk.talk.post_keyed(&path, "k", &body).await, denied, "and their keys");
     assert_eq!(desk.statuses(&waiting).await, ["Pending", "Denied"], "decisions survive");
     let state = desk.talk.get(&format!("/{context}/state")).await;
     assert_eq!(state["pending_tool_calls"], json!([before["pending_tool_calls"][0]]));
