@@ -50,6 +50,13 @@ impl Tool {
                 "tools: `{name}` must be 1 to {NAME_CHARS_MAX} of A-Z a-z 0-9 _ -"
             )));
         }
+        // Providers refuse any other, and with it every turn.
+        if self.input_schema.get("type").is_some_and(|kind| kind != "object") {
+            return Err(Error::InvalidInput(format!(
+                "tools: the input_schema of `{}` must have the type \"object\"",
+                self.name
+            )));
+        }
         Ok(())
     }
 }
@@ -160,6 +167,33 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
+    /// As it is right after its arguments were changed, whatever has become of it since.
+    pub(crate) fn edited(self, arguments: Value, hash: String, warnings: Vec<String>) -> Self {
+        let outcome = self.outcome.filter(|outcome| *outcome == ToolOutcome::OutcomeUnknown);
+        let (started_at, approval_status) = (self.started_at.filter(|_| outcome.is_some()), ApprovalStatus::Pending);
+        let (result, executed_at, result_message_id, decided_at) = (None, None, None, None);
+        Self {
+            arguments,
+            hash,
+            warnings,
+            outcome,
+            started_at,
+            approval_status,
+            result,
+            executed_at,
+            result_message_id,
+            decided_at,
+            ..self
+        }
+    }
+
+    /// As it is right after a client answered it, whatever has become of it since. When its turn takes the answer is not known yet.
+    pub(crate) fn answered(self, result: Value, outcome: ToolOutcome, warnings: Vec<String>) -> Self {
+        let (result, outcome, approval_status) = (Some(result), Some(outcome), ApprovalStatus::Approved);
+        let (started_at, executed_at, result_message_id) = (None, None, None);
+        Self { result, outcome, approval_status, warnings, started_at, executed_at, result_message_id, ..self }
+    }
+
     /// What is approved: exactly this tool with exactly these arguments.
     pub(crate) fn hash_of(tool: &str, arguments: &Value) -> String {
         let both = Map::from_iter([("tool".to_owned(), tool.into()), ("arguments".to_owned(), arguments.clone())]);

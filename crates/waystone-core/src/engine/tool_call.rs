@@ -153,11 +153,9 @@ impl Engine {
 
     /// Refuses the calls that nobody decided about in time. Returns how many conversations had some.
     pub async fn expire_tools(&self, scope: &Scope) -> Result<usize> {
-        let Some(waited) = self.chat.policy.approval_max.filter(|_| self.check_writable().is_ok()) else {
+        let Some(before) = self.expired_before().filter(|_| self.check_writable().is_ok()) else {
             return Ok(0);
         };
-        let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
-        let before = Timestamp::from_ms(self.clock.now().ms().saturating_sub(waited));
         let mut expired = 0;
         for context in self.store.list_expired_calls(scope, before).await? {
             let open = self.store.list_open_calls(scope, &context).await?;
@@ -175,6 +173,21 @@ impl Engine {
             }
         }
         Ok(expired)
+    }
+
+    /// What waits since before then has waited too long.
+    fn expired_before(&self) -> Option<Timestamp> {
+        let waited = i64::try_from(self.chat.policy.approval_max?.as_millis()).unwrap_or(i64::MAX);
+        Some(Timestamp::from_ms(self.clock.now().ms().saturating_sub(waited)))
+    }
+
+    /// Too late is too late, also before anyone has noticed.
+    fn check_in_time(&self, call: &ToolCall) -> Result<()> {
+        if self.expired_before().is_none_or(|before| call.requested_at >= before) {
+            return Ok(());
+        }
+        let (call, status) = (call.id.clone(), ApprovalStatus::Expired);
+        Err(Error::Conflict(Conflict::CallDecided { call, status }))
     }
 
     async fn decide(
@@ -257,6 +270,9 @@ impl Engine {
                 None => self.store.find_tool_call(scope, &context, id).await?,
             };
             check_pending(&context, turn, &call)?;
+            if !matches!(verdict, Verdict::Expire) {
+                self.check_in_time(&call)?;
+            }
             if request.hashes.get(id.as_str()).is_some_and(|hash| *hash != call.hash) {
                 return Err(Error::Conflict(Conflict::CallChanged(id.clone())));
             }
@@ -304,14 +320,16 @@ impl Engine {
             let call = self.store.find_tool_call(scope, context, id).await?;
             let mut step = plain_step(context, &turn, turn.state, &run, self);
             (step.operation, step.idempotency) = (Some("tool.edited"), idempotency.clone());
-            if let Err(error) = check_pending(context, &turn, &call) {
-                match self.asked_before(scope, context, &turn, &step).await? {
-                    Some(_) => return self.find_tool_call(scope, context, id).await,
-                    None => return Err(error),
-                }
-            }
             let hash = ToolCall::hash_of(&call.tool_name, &arguments);
-            let edited = ToolChange::Edit { id: id.clone(), arguments: arguments.clone(), hash: hash.clone() };
+            let warnings = warnings.iter().cloned().chain(self.warnings()).collect();
+            let edited = call.clone().edited(arguments.clone(), hash.clone(), warnings);
+            if let Err(error) = check_pending(context, &turn, &call).and_then(|()| self.check_in_time(&call)) {
+                return match self.asked_before(scope, context, &turn, &step).await? {
+                    Some(_) => Ok(edited),
+                    None => Err(error),
+                };
+            }
+            let change = ToolChange::Edit { id: id.clone(), arguments: arguments.clone(), hash: hash.clone() };
             let requested = RequestedCall {
                 id: id.clone(),
                 name: call.tool_name,
@@ -322,11 +340,10 @@ impl Engine {
                 outcome_unknown: call.started_at.is_some(),
             };
             let told = ToolCallRequested { context_id: context.clone(), tool_calls: vec![requested] };
-            step.tools.push(edited);
+            step.tools.push(change);
             step.tell(1, TOOL_CALL_REQUESTED, serde_json::to_string(&told).unwrap_or_default());
             if !matches!(self.store.step_turn(scope, step).await?, Stepped::Moved(_)) {
-                let edited = self.find_tool_call(scope, context, id).await?;
-                return Ok(ToolCall { warnings: warnings.into_iter().chain(edited.warnings).collect(), ..edited });
+                return Ok(edited);
             }
         }
     }
@@ -359,12 +376,13 @@ impl Engine {
             let why = format!("the tool of call `{id}` was not declared by a client, and answers itself");
             return Err(Error::InvalidInput(why));
         }
-        let answer = ToolOutput { content: request.result, is_error: request.is_error };
+        let answer = ToolOutput { content: request.result.clone(), is_error: request.is_error };
         if !self.store.answer_tool_call(scope, context, id, answer, self.clock.now(), idempotency).await? {
             return Err(Error::Conflict(Conflict::CallAnswered(id.clone())));
         }
-        let call = self.find_tool_call(scope, context, id).await?;
-        Ok(ToolCall { warnings: warnings.into_iter().chain(call.warnings).collect(), ..call })
+        let outcome = if request.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
+        let warnings = warnings.into_iter().chain(self.warnings()).collect();
+        Ok(call.answered(request.result, outcome, warnings))
     }
 
     /// Adds to a step what came of a call, as a message. Returns the number of the last event.

@@ -11,6 +11,7 @@ mod message;
 mod replay;
 mod retry;
 mod session;
+mod tools;
 mod turn;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};
-use waystone_connect::{ProviderSettings, Providers};
+use waystone_connect::{AllTools, ProviderSettings, Providers};
 use waystone_core::Chat;
 use waystone_server::http::{Guard, Http};
 use waystone_testkit::model::FakeModel;
@@ -155,6 +156,7 @@ fn chat_of(openai_base_url: Option<String>) -> Chat {
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),
+        tools: Arc::new(AllTools),
         ..Chat::default()
     }
 }

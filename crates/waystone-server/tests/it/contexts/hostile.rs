@@ -38,7 +38,7 @@ fn hostile_texts() -> Vec<String> {
 }
 
 /// Every route with an id or a name in it; `@` stands for what is hostile, `C` for a conversation and `M` for a message.
-const PLACES: [(&str, &str); 28] = [
+const PLACES: [(&str, &str); 37] = [
     ("GET", "/@"),
     ("PUT", "/@"),
     ("DELETE", "/@"),
@@ -55,6 +55,15 @@ const PLACES: [(&str, &str); 28] = [
     ("GET", "/@/events"),
     ("POST", "/@/retry"),
     ("POST", "/@/cancel"),
+    ("GET", "/@/tools"),
+    ("GET", "/@/tools/T"),
+    ("POST", "/@/tools/approve"),
+    ("POST", "/@/tools/deny"),
+    ("POST", "/@/tools/T/arguments"),
+    ("POST", "/@/tools/T/result"),
+    ("GET", "/C/tools/@"),
+    ("POST", "/C/tools/@/arguments"),
+    ("POST", "/C/tools/@/result"),
     ("GET", "/C/messages/@"),
     ("PUT", "/C/messages/@"),
     ("GET", "/C/messages/@/content"),
@@ -74,6 +83,11 @@ fn body_for(method: &str, path: &str) -> Option<Value> {
         ("PUT", path) if path.contains("/branches") => None,
         ("POST", path) if path.ends_with("/branches") => Some(json!({ "name": "b" })),
         ("POST" | "PUT", path) if path.contains("/messages") => Some(json!({ "content": "x" })),
+        ("POST", path) if path.ends_with("/approve") || path.ends_with("/deny") => {
+            Some(json!({ "tool_call_ids": ["T"] }))
+        }
+        ("POST", path) if path.ends_with("/arguments") => Some(json!({ "arguments": {} })),
+        ("POST", path) if path.ends_with("/result") => Some(json!({ "result": "x" })),
         ("PUT", _) => Some(json!({ "mode": "x" })),
         _ => None,
     }
