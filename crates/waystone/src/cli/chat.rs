@@ -5,8 +5,10 @@
 //! asked in [`decide`].
 
 mod answer;
+mod call;
 mod command;
 mod decide;
+mod input;
 mod prompt;
 mod screen;
 mod talk;
@@ -27,6 +29,7 @@ use super::note;
 use super::render::Out;
 use crate::settings::Settings;
 use answer::{Ended, Interrupts};
+use input::Input;
 use talk::{Begin, Place, Talk};
 
 pub(crate) const AFTER_HELP: &str = "`--model NAME` says which model answers, in a conversation that is gone on with from then on too; \
@@ -69,6 +72,7 @@ pub(crate) async fn run(
         engine,
         scope,
         interrupts: Interrupts::listen(),
+        input: Input::default(),
         new: CreateContext { mode: chat.mode.clone(), workspace_path: working_directory(), ..CreateContext::default() },
         place: None,
         is_shown: !out.json,
@@ -131,13 +135,12 @@ fn greet(talk: &Talk<'_>, settings: &Settings) {
 }
 
 /// Nobody is there who could be asked.
-fn waits(place: Option<&Place>) -> Failure {
-    let id = place.map_or("ID", |place| place.context.as_str());
+fn waits(context: &SessionId) -> Failure {
     Failure {
         code: "APPROVAL_WANTED",
         message: "the model wants to call a tool, and someone has to approve that".to_owned(),
         hint: format!(
-            "`waystone chat --context {id}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
+            "`waystone chat --context {context}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
         ),
     }
 }
@@ -147,7 +150,7 @@ async fn say(message: String, talk: &mut Talk<'_>, out: &Out) -> anyhow::Result<
     match talk.turn(Begin::Say(message)).await? {
         Ended::Answered => {}
         Ended::Failed(error) => return Err(TurnFailed(error).into()),
-        Ended::Waits => return Err(waits(talk.place.as_ref()).into()),
+        Ended::Waits => return Err(waits(&talk.place().await?.context).into()),
         Ended::Cancelled => {
             return Err(Failure {
                 code: "CANCELLED",

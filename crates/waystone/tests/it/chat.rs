@@ -1,7 +1,9 @@
 //! `waystone chat` and `waystone context` as people meet them.
 
+mod approval;
 mod person;
 mod talk;
+mod terminal;
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A conversation on a terminal: one line after the other, and what is done about each.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
 use waystone_core::api::{CreateBranch, Role, Tool, ToolList, TurnError, UpdateContext};
@@ -15,8 +15,6 @@ use crate::cli::failure::{Failure, TurnFailed};
 use crate::cli::render::{short, table};
 use crate::cli::{note, report, warn};
 
-/// A longer line is cut into several.
-const LINE_BYTES_MAX: u64 = 1024 * 1024;
 /// So many branches are tried for one that has no name.
 const UNDOS_MAX: u32 = 10_000;
 /// The branch that needs not be shown.
@@ -26,12 +24,8 @@ const MAIN: &str = "main";
 pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
     let mut lines = Lines::default();
     loop {
-        ask(talk.place.as_ref(), lines.is_begun())?;
-        let line = tokio::select! {
-            line = tokio::task::spawn_blocking(read_line) => line??,
-            () = talk.interrupts.next() => None,
-        };
-        let Some(line) = line else {
+        let mark = mark(talk.place.as_ref(), lines.is_begun());
+        let Some(line) = talk.input.ask(&mark, &mut talk.interrupts).await? else {
             // The shell's own prompt begins a line.
             tell("\n")?;
             return Ok(());
@@ -57,21 +51,12 @@ pub(super) fn tell(text: &str) -> io::Result<()> {
     target.flush()
 }
 
-fn ask(place: Option<&Place>, goes_on: bool) -> io::Result<()> {
+/// What stands before what is typed.
+fn mark(place: Option<&Place>, goes_on: bool) -> String {
     let style = Style::new().fg_color(Some(AnsiColor::Cyan.into())).bold();
     let branch = place.map(|place| place.branch.as_str()).filter(|branch| *branch != MAIN).unwrap_or_default();
     let mark = if goes_on { "." } else { ">" };
-    tell(&format!("{style}{branch}{mark}{style:#} "))
-}
-
-/// The next line without its end; `None` when there are no more.
-pub(super) fn read_line() -> io::Result<Option<String>> {
-    let mut line = Vec::new();
-    if io::stdin().lock().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
-    }
-    let line = String::from_utf8_lossy(&line);
-    Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+    format!("{style}{branch}{mark}{style:#} ")
 }
 
 async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> {

@@ -3,10 +3,10 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use waystone_testkit::model::{FakeModel, Reply};
 
 use super::person::{Person, told};
+use super::terminal;
 
 /// A conversation on a terminal, whose answers are read from a pipe.
 pub(super) struct Talk {
@@ -18,14 +18,10 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) fn begin(person: &Person, arguments: &[&str]) -> Self {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&terminal).unwrap();
-        unlockpt(&terminal).unwrap();
-        let other = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
-        let other = File::options().read(true).write(true).open(other).unwrap();
+        let (terminal, other) = terminal::open();
         let mut command = person.command(&[&["chat"], arguments].concat());
         let mut child = command.stdin(other).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { stdout: child.stdout.take().unwrap(), child, terminal: terminal.into(), read: String::new() }
+        Self { stdout: child.stdout.take().unwrap(), child, terminal, read: String::new() }
     }
 
     pub(super) fn type_line(&mut self, line: &str) {
