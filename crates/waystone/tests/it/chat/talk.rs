@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use waystone_testkit::model::{FakeModel, Reply};
 
+use super::DEMO;
 use super::person::{Person, told};
 use super::terminal;
 
@@ -91,9 +92,17 @@ fn a_person_talks_takes_back_and_says_anew() {
     }
     let id = told.split("waystone chat --context ").nth(1).unwrap().split('`').next().unwrap();
     let check = |branch: &str, expected: &[&str]| {
-        let said = person.said(id, branch);
-        let said: Vec<&str> = said.iter().filter(|(role, _)| role == "user").map(|(_, text)| text.as_str()).collect();
-        assert_eq!(said, expected, "{branch}");
+        let said: Vec<String> =
+            person.said(id, branch).into_iter().map(|(role, text)| format!("{role}: {text}")).collect();
+        let answered = |text: &str| {
+            let (words, unit) =
+                (text.split_whitespace().collect::<Vec<_>>(), if text.contains(' ') { "words" } else { "word" });
+            format!("assistant: You said \"{}\" ({} {unit}). {DEMO}", words.join(" "), words.len())
+        };
+        let expected: Vec<String> =
+            expected.iter().flat_map(|text| [format!("user: {text}"), answered(text)]).collect();
+        assert_eq!(said.len(), expected.len(), "{branch}: {said:?}");
+        assert!(said.iter().zip(&expected).all(|(said, begins)| said.starts_with(begins)), "{branch}: {said:?}");
     };
     check("main", &["one", "two \nlines", "six"]);
     check("undo-1", &["one", "three"]);
