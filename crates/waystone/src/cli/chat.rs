@@ -1,7 +1,7 @@
 //! `waystone chat`: a conversation with a model, on a terminal or with one message.
 //!
 //! This file opens a conversation and says how to go on with it. What is led on a terminal is in [`prompt`], what a line means in
-//! [`command`], where the conversation is in [`talk`]; a turn is followed in [`answer`] and shown in [`screen`], and what it waits for is
+//! [`command`], where the conversation is in [`talk`], and what was said before in [`recall`]; a turn is followed in [`answer`] and shown in [`screen`], and what it waits for is
 //! asked in [`decide`].
 
 mod answer;
@@ -10,6 +10,7 @@ mod command;
 mod decide;
 mod input;
 mod prompt;
+mod recall;
 mod screen;
 mod talk;
 
@@ -19,7 +20,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use waystone_core::Engine;
-use waystone_core::api::{CreateContext, Message, UpdateContext};
+use waystone_core::api::{CreateContext, ListContexts, Message, UpdateContext};
 use waystone_core::id::{BranchName, SessionId};
 use waystone_core::store::Scope;
 
@@ -42,10 +43,13 @@ pub(crate) struct Chat {
     /// is said
     message: Vec<String>,
     /// Go on with this conversation, from `waystone context list` [default: a new one]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", group = "which")]
     context: Option<SessionId>,
+    /// Go on with the conversation of this project that was used last
+    #[arg(long, group = "which")]
+    last: bool,
     /// Go on with this branch of it, which is active then [default: the active one]
-    #[arg(long, requires = "context")]
+    #[arg(long, requires = "which")]
     branch: Option<BranchName>,
     /// A label whose instructions the model gets, such as chat, code or plan
     #[arg(long)]
@@ -79,7 +83,11 @@ pub(crate) async fn run(
         is_asked: message.is_none() || (std::io::stdin().is_terminal() && !out.json),
         answer: None,
     };
-    if let Some(context) = chat.context {
+    let context = match chat.context {
+        None if chat.last => Some(find_last(engine, scope, settings).await?),
+        context => context,
+    };
+    if let Some(context) = context {
         let change = UpdateContext { model_id: settings.given_model(), mode: chat.mode, ..UpdateContext::default() };
         talk.open(context, chat.branch, change, message.is_some()).await?;
     }
@@ -132,6 +140,19 @@ fn greet(talk: &Talk<'_>, settings: &Settings) {
             note(&format!("talking with {model}; /help shows what there is besides talking"));
         }
     }
+}
+
+/// The conversation of this project that was used last.
+async fn find_last(engine: &Engine, scope: &Scope, settings: &Settings) -> anyhow::Result<SessionId> {
+    let project_id = Some(settings.project.clone());
+    let request = ListContexts { project_id, limit: 1, ..ListContexts::default() };
+    let found = engine.list_contexts(scope, request).await?.contexts.into_iter().next();
+    let none = || Failure {
+        code: "CONTEXT_NOT_FOUND",
+        message: format!("there is no conversation of project {} yet", settings.project),
+        hint: "`waystone chat` begins one, `waystone context list` shows those of all projects".to_owned(),
+    };
+    Ok(found.ok_or_else(none)?.id)
 }
 
 /// Nobody is there who could be asked.

@@ -13,6 +13,7 @@ use waystone_core::{Engine, Reader};
 use super::answer::{Ended, Interrupts, follow};
 use super::decide::decide;
 use super::input::Input;
+use super::recall::recall;
 use super::screen::Screen;
 use super::waits;
 use crate::cli::note;
@@ -64,6 +65,10 @@ impl Talk<'_> {
         is_alone: bool,
     ) -> anyhow::Result<()> {
         let found = self.engine.find_context(self.scope, &context, FindContext { message_pool: false }).await?;
+        let name = branch.clone().map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
+        if !is_alone {
+            recall(self, &Place { context: context.clone(), branch: name }).await?;
+        }
         if found.current_state.is_running() {
             let ended = self.follow_other(&context, !is_alone).await?;
             if matches!(ended, Ended::Waits) {

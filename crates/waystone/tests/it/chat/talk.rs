@@ -7,7 +7,7 @@ use waystone_testkit::model::{FakeModel, Reply};
 
 use super::DEMO;
 use super::person::{Person, told};
-use super::terminal;
+use super::terminal::{self, PROMPT, Terminal};
 
 /// A conversation on a terminal, whose answers are read from a pipe.
 pub(super) struct Talk {
@@ -108,6 +108,32 @@ fn a_person_talks_takes_back_and_says_anew() {
     check("undo-1", &["one", "three"]);
     check("edit-1", &["one", "four"]);
     check("other", &["one", "four", "five"]);
+}
+
+#[test]
+fn who_goes_on_is_shown_what_was_said_last() {
+    let person = Person::new();
+    let id = person.begin("first");
+    person.ask(&["chat", "--context", &id, "one\ntwo \u{1b}[2J"]);
+    let mut terminal = Terminal::begin(&person, &["chat", "--context", &id]);
+    let shown = terminal.wait_for(PROMPT);
+    let said = "> one\n  two \\u{1b}[2J\n  You said \"one two \\u{1b}[2J\" (3 words). ";
+    assert!(shown.starts_with(said), "{shown}");
+    assert!(shown.ends_with("\n\nnote: going on with branch main; /help shows what there is besides talking"), "{shown}");
+}
+
+#[test]
+fn the_conversation_of_the_project_that_was_used_last_is_gone_on_with() {
+    let person = Person::new();
+    let none = person.run(&["chat", "--last", "hello"]);
+    assert!(none.status.code() == Some(1) && told(&none).contains("there is no conversation of project"), "{none:?}");
+    let id = person.begin("first");
+    person.begin("second");
+    person.ask(&["chat", "--context", &id, "third"]);
+    person.ask(&["chat", "--project", "other", "elsewhere"]);
+    let answered = person.ask_json(&["chat", "--last", "--branch", "main", "fourth"]);
+    assert_eq!(answered["context_id"], id.as_str());
+    assert_eq!(person.run(&["chat", "--last", "--context", &id, "hello"]).status.code(), Some(2));
 }
 
 /// A model that says some words and then nothing until it is released, and whoever is to talk with it.
