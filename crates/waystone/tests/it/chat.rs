@@ -141,6 +141,27 @@ fn a_conversation_is_exported_as_json_and_as_markdown() {
 }
 
 #[test]
+fn a_list_fits_a_narrow_terminal_and_shows_what_each_conversation_is_about() {
+    let person = Person::new();
+    let long = person.begin("please explain\n\twhat a \u{1b}[2J waystone is, at great length");
+    person.ask(&["chat", "--context", &long, "and a milestone?"]);
+    let short = person.begin("hello");
+    person.run(&["chat", "--model", "gpt-x", "will this work?"]);
+    let listed = person.ask(&["context", "list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["CONTEXT", "USED", "BEGINS", "WITH"]);
+    assert!(lines[1].ends_with("now   [failed] will this work?"), "{listed}");
+    assert!(lines[2].starts_with(&format!("{short} ")) && lines[2].ends_with("  hello"), "{listed}");
+    assert!(
+        lines[3].starts_with(&format!("{long} ")) && lines[3].contains("  please explain what a \\u{1b}"),
+        "{listed}"
+    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{listed}");
+    let json = person.ask_json(&["context", "list"]);
+    assert_eq!(json["contexts"][2]["title"], "please explain what a \u{1b}[2J waystone is, at great length");
+}
+
+#[test]
 fn a_conversation_is_deleted_and_restored() {
     let person = Person::new();
     let id = person.begin("hello");

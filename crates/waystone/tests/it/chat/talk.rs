@@ -119,7 +119,10 @@ fn who_goes_on_is_shown_what_was_said_last() {
     let shown = terminal.wait_for(PROMPT);
     let said = "> one\n  two \\u{1b}[2J\n  You said \"one two \\u{1b}[2J\" (3 words). ";
     assert!(shown.starts_with(said), "{shown}");
-    assert!(shown.ends_with("\n\nnote: going on with branch main; /help shows what there is besides talking"), "{shown}");
+    assert!(
+        shown.ends_with("\n\nnote: going on with branch main; /help shows what there is besides talking"),
+        "{shown}"
+    );
 }
 
 #[test]
