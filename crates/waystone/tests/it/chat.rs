@@ -97,7 +97,7 @@ fn nothing_is_left_of_a_conversation_in_which_nothing_could_be_said() {
     let blocked = person.run(&["chat", "--secrets", "block", &format!("my key is {secret}")]);
     assert!(blocked.status.code() == Some(1) && !told(&blocked).contains("goes on"), "{blocked:?}");
     assert!(person.ask(&["context", "list"]).contains("No conversations yet"));
-    let gone = person.ask(&["session", "list", "--archived"]);
+    let gone = person.ask(&["session", "list", "--deleted"]);
     assert!(gone.contains("No "), "{gone}");
 
     let mut terminal = Terminal::chat(&person, &["--secrets", "block"]);
