@@ -206,6 +206,9 @@ pub struct Context {
     /// The conversation whose branch it began with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<SessionId>,
+    /// The first words that a user said in it; only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The project its messages are kept in.
     pub project_id: ProjectId,
     pub config: ChatConfig,

@@ -38,6 +38,9 @@ pub type Lookup<T> = Arc<dyn Fn(&str) -> Option<T> + Send + Sync>;
 /// The branch that every conversation begins with.
 pub const MAIN: &str = "main";
 
+/// A title is no longer.
+const TITLE_CHARS_MAX: usize = 80;
+
 /// In a process that runs no turns.
 struct NoModel;
 
@@ -127,10 +130,13 @@ impl Engine {
         Ok(Context { warnings: self.warnings(), ..found })
     }
 
-    /// Conversations, last used first. Their messages are not read.
+    /// Conversations, last used first. Of their messages only the beginning of the first is read.
     pub async fn list_contexts(&self, scope: &Scope, request: ListContexts) -> Result<ContextPage> {
         request.check()?;
-        let page = self.store.list_conversations(scope, &request).await?;
+        let mut page = self.store.list_conversations(scope, &request).await?;
+        for context in &mut page.contexts {
+            context.title = context.title.as_deref().and_then(title);
+        }
         Ok(ContextPage { warnings: self.warnings(), ..page })
     }
 
@@ -162,6 +168,16 @@ impl Engine {
             deleted => deleted,
         }
     }
+}
+
+/// What a conversation is called that begins so: its first words on one line.
+fn title(text: &str) -> Option<String> {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(match words.char_indices().nth(TITLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", words[..end].trim_end()),
+        None => words,
+    })
+    .filter(|title| !title.is_empty())
 }
 
 /// A conversation as it was when it was begun, which a retry is told.

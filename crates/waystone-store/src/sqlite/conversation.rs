@@ -16,6 +16,7 @@ use waystone_core::{Error, MAIN};
 use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
+use super::seal::SEGMENT_TEXT;
 use super::segment::{ensure_project, ensure_task};
 use super::{branch, message, retry, session, tool_call};
 
@@ -89,6 +90,9 @@ fn read_config(row: &Row<'_>, at: usize) -> DbResult<ChatConfig> {
     let text: String = row.get(at)?;
     serde_json::from_str(&text).map_err(|error| unreadable("a conversation's configuration", error))
 }
+
+/// So much of a first message is read.
+const BEGINNING_CHARS: u32 = 400;
 
 const CREATED: &str = "context.created";
 
@@ -169,12 +173,22 @@ fn columns() -> String {
     )
 }
 
+/// The beginning of what a user said first in a conversation.
+fn beginning() -> String {
+    format!(
+        "(SELECT substr({SEGMENT_TEXT}, 1, {BEGINNING_CHARS}) FROM message AS m JOIN segment AS s ON s.key = m.segment
+             JOIN segment_text AS x ON x.segment = m.segment
+             WHERE m.session = c.session AND m.role = 'user' AND m.type = 'text' ORDER BY m.segment LIMIT 1)"
+    )
+}
+
 fn read(row: &Row<'_>) -> DbResult<Context> {
     let wrong = |error: String| unreadable("a conversation", error);
     Ok(Context {
         id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         parent_id: row.get::<_, Option<String>>(1)?.and_then(|id| id.parse().ok()),
         project_id: row.get::<_, String>(2)?.parse().map_err(wrong)?,
+        title: None,
         config: read_config(row, 3)?,
         message_pool: None,
         branches: None,
@@ -207,10 +221,11 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId, with_messages
 
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListContexts) -> DbResult<ContextPage> {
     let sql = format!(
-        "SELECT {} {FROM} WHERE c.space = ?1 AND c.updated_seq < ?2 AND s.archived_at_ms IS NULL
+        "SELECT {}, {} {FROM} WHERE c.space = ?1 AND c.updated_seq < ?2 AND s.archived_at_ms IS NULL
              AND (?3 IS NULL OR s.project = ?3) AND (?4 IS NULL OR c.state = ?4)
          ORDER BY c.updated_seq DESC LIMIT ?5",
-        columns()
+        columns(),
+        beginning()
     );
     let before = cursor::read(filter.cursor.as_deref())?;
     let project = filter.project_id.as_ref().map(|id| id.as_str());
@@ -222,7 +237,7 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListContexts) -> DbR
         has_more = contexts.len() == filter.limit as usize;
         if !has_more {
             last = Some(row.get(9)?);
-            contexts.push(read(row)?);
+            contexts.push(Context { title: row.get(11)?, ..read(row)? });
         }
     }
     let next_cursor = last.filter(|_| has_more).map(cursor::write);

@@ -1,13 +1,16 @@
 //! `waystone chat`: a conversation with a model, on a terminal or with one message.
 //!
 //! This file opens a conversation and says how to go on with it. What is led on a terminal is in [`prompt`], what a line means in
-//! [`command`], where the conversation is in [`talk`]; a turn is followed in [`answer`] and shown in [`screen`], and what it waits for is
+//! [`command`], where the conversation is in [`talk`], and what was said before in [`recall`]; a turn is followed in [`answer`] and shown in [`screen`], and what it waits for is
 //! asked in [`decide`].
 
 mod answer;
+mod call;
 mod command;
 mod decide;
+mod input;
 mod prompt;
+mod recall;
 mod screen;
 mod talk;
 
@@ -17,7 +20,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use waystone_core::Engine;
-use waystone_core::api::{CreateContext, Message, UpdateContext};
+use waystone_core::api::{CreateContext, ListContexts, Message, UpdateContext};
 use waystone_core::id::{BranchName, SessionId};
 use waystone_core::store::Scope;
 
@@ -27,11 +30,18 @@ use super::note;
 use super::render::Out;
 use crate::settings::Settings;
 use answer::{Ended, Interrupts};
+use input::Input;
 use talk::{Begin, Place, Talk};
 
-pub(crate) const AFTER_HELP: &str = "`--model NAME` says which model answers, in a conversation that is gone on with from then on too; \
-`demo` is built in, others need OPENAI_API_KEY or OPENAI_BASE_URL. On a terminal, /help shows what there is besides talking, and Ctrl-C ends \
-an answer.";
+pub(crate) const AFTER_HELP: &str = "\
+Settings that are about conversations, all others are in --help:
+  --model NAME           which model answers, from now on; `demo` is built in,
+                         others need OPENAI_API_KEY or OPENAI_BASE_URL
+  --tool-policy CHOICE   which tools run unasked: auto (those that only read,
+                         and those allowed), allow-list (those), manual (none)
+  --allowed-tools A,B    the tools that are allowed
+
+On a terminal /help shows what there is besides talking, and Ctrl-C ends an answer.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
@@ -39,10 +49,13 @@ pub(crate) struct Chat {
     /// is said
     message: Vec<String>,
     /// Go on with this conversation, from `waystone context list` [default: a new one]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", group = "which")]
     context: Option<SessionId>,
+    /// Go on with the conversation of this project that was used last
+    #[arg(long, group = "which")]
+    last: bool,
     /// Go on with this branch of it, which is active then [default: the active one]
-    #[arg(long, requires = "context")]
+    #[arg(long, requires = "which")]
     branch: Option<BranchName>,
     /// A label whose instructions the model gets, such as chat, code or plan
     #[arg(long)]
@@ -69,13 +82,18 @@ pub(crate) async fn run(
         engine,
         scope,
         interrupts: Interrupts::listen(),
+        input: Input::default(),
         new: CreateContext { mode: chat.mode.clone(), workspace_path: working_directory(), ..CreateContext::default() },
         place: None,
         is_shown: !out.json,
         is_asked: message.is_none() || (std::io::stdin().is_terminal() && !out.json),
         answer: None,
     };
-    if let Some(context) = chat.context {
+    let context = match chat.context {
+        None if chat.last => Some(find_last(engine, scope, settings).await?),
+        context => context,
+    };
+    if let Some(context) = context {
         let change = UpdateContext { model_id: settings.given_model(), mode: chat.mode, ..UpdateContext::default() };
         talk.open(context, chat.branch, change, message.is_some()).await?;
     }
@@ -130,14 +148,26 @@ fn greet(talk: &Talk<'_>, settings: &Settings) {
     }
 }
 
+/// The conversation of this project that was used last.
+async fn find_last(engine: &Engine, scope: &Scope, settings: &Settings) -> anyhow::Result<SessionId> {
+    let project_id = Some(settings.project.clone());
+    let request = ListContexts { project_id, limit: 1, ..ListContexts::default() };
+    let found = engine.list_contexts(scope, request).await?.contexts.into_iter().next();
+    let none = || Failure {
+        code: "CONTEXT_NOT_FOUND",
+        message: format!("there is no conversation of project {} yet", settings.project),
+        hint: "`waystone chat` begins one, `waystone context list` shows those of all projects".to_owned(),
+    };
+    Ok(found.ok_or_else(none)?.id)
+}
+
 /// Nobody is there who could be asked.
-fn waits(place: Option<&Place>) -> Failure {
-    let id = place.map_or("ID", |place| place.context.as_str());
+fn waits(context: &SessionId) -> Failure {
     Failure {
         code: "APPROVAL_WANTED",
         message: "the model wants to call a tool, and someone has to approve that".to_owned(),
         hint: format!(
-            "`waystone chat --context {id}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
+            "`waystone chat --context {context}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
         ),
     }
 }
@@ -147,7 +177,7 @@ async fn say(message: String, talk: &mut Talk<'_>, out: &Out) -> anyhow::Result<
     match talk.turn(Begin::Say(message)).await? {
         Ended::Answered => {}
         Ended::Failed(error) => return Err(TurnFailed(error).into()),
-        Ended::Waits => return Err(waits(talk.place.as_ref()).into()),
+        Ended::Waits => return Err(waits(&talk.place().await?.context).into()),
         Ended::Cancelled => {
             return Err(Failure {
                 code: "CANCELLED",

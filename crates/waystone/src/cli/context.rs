@@ -9,6 +9,7 @@ use waystone_core::api::{
     Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, FindContext, ListContexts,
     ListMessages, Message,
 };
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, ProjectId, SessionId};
 use waystone_core::secret::Secrets;
 use waystone_core::store::Scope;
@@ -16,9 +17,11 @@ use waystone_core::{Engine, GRACE_DAYS};
 
 use super::document::{MARKDOWN, Target, Text};
 use super::failure::Failure;
-use super::render::{Out, confirm, count, fields, plain_text, short, table, time};
+use super::render::{Out, confirm, count, cut, fields, line, plain_text, table, time};
 use crate::settings::Settings;
 
+/// What is left of 80 columns beside an id and a day.
+const TITLE_CHARS_MAX: usize = 28;
 /// Messages are read so many at once.
 const PAGE: u32 = 1000;
 
@@ -117,7 +120,7 @@ pub(crate) async fn run(
             let project_id = project.or(settings.given_project());
             let is_narrowed = project_id.is_some() || state.is_some();
             let page = engine.list_contexts(scope, ListContexts { project_id, state, limit, cursor }).await?;
-            out.print(&page, |page| list(page, is_narrowed))
+            out.print(&page, |page| list(page, is_narrowed, engine.now()))
         }
         Command::Show { context, branch, limit, offset } => {
             let found = engine.find_context(scope, &context, FindContext { message_pool: false }).await?;
@@ -150,7 +153,7 @@ pub(crate) async fn run(
     }
 }
 
-fn list(page: &ContextPage, is_narrowed: bool) -> String {
+fn list(page: &ContextPage, is_narrowed: bool, now: Timestamp) -> String {
     match page.contexts.is_empty() {
         true if is_narrowed => return "No such conversations.".to_owned(),
         true => return "No conversations yet. `waystone chat` begins one.".to_owned(),
@@ -159,16 +162,38 @@ fn list(page: &ContextPage, is_narrowed: bool) -> String {
     let row = |context: &Context| {
         vec![
             context.id.to_string(),
-            short(context.project_id.as_str()),
-            short(&context.config.model_id),
-            short(&context.active_branch_name),
-            context.current_state.as_str().to_owned(),
-            time(context.updated_at),
+            ago(context.updated_at, now),
+            cut(
+                &[mark(context.current_state), &line(context.title.as_deref().unwrap_or_default())].concat(),
+                TITLE_CHARS_MAX,
+            ),
         ]
     };
-    let header = ["CONTEXT", "PROJECT", "MODEL", "BRANCH", "STATE", "LAST USED"];
+    let header = ["CONTEXT", "USED", "BEGINS WITH"];
     let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
     table(&header, page.contexts.iter().map(row)) + &more.unwrap_or_default()
+}
+
+/// What is to be known of a turn that has not ended well.
+fn mark(state: ContextState) -> &'static str {
+    match state {
+        ContextState::Idle => "",
+        ContextState::PermanentFailure => "[failed] ",
+        ContextState::AwaitingToolApproval => "[asks you] ",
+        _ => "[under way] ",
+    }
+}
+
+/// How long ago something was, in the largest unit that is whole; the day, if it was long ago.
+fn ago(at: Timestamp, now: Timestamp) -> String {
+    let minutes = now.ms().saturating_sub(at.ms()).max(0) / 60_000;
+    match (minutes, minutes / 60, minutes / 1440) {
+        (0, ..) => "now".to_owned(),
+        (minutes, 0, _) => format!("{minutes} min"),
+        (_, hours, 0) => format!("{hours} h"),
+        (.., days) if days < 30 => format!("{days} d"),
+        _ => time(at).split(' ').next().unwrap_or_default().to_owned(),
+    }
 }
 
 pub(super) fn branches(branches: &[Branch]) -> String {
@@ -321,4 +346,28 @@ async fn delete(
             "deleted {id}; kept for at least {GRACE_DAYS} days\n`waystone session restore {id}` brings it back\n"
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_long_ago_something_was_is_said_shortly() {
+        const MINUTE: i64 = 60_000;
+        let now = 1_800_000_000_000;
+        for (minutes, said) in [
+            (-5, "now"),
+            (0, "now"),
+            (1, "1 min"),
+            (59, "59 min"),
+            (60, "1 h"),
+            (1439, "23 h"),
+            (1440, "1 d"),
+            (43_199, "29 d"),
+        ] {
+            assert_eq!(ago(Timestamp::from_ms(now - minutes * MINUTE), Timestamp::from_ms(now)), said, "{minutes}");
+        }
+        assert_eq!(ago(Timestamp::from_ms(now - 43_200 * MINUTE), Timestamp::from_ms(now)), "2026-12-16");
+    }
 }

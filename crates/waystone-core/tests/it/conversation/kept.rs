@@ -121,6 +121,21 @@ async fn lists_have_the_last_used_first_and_go_on_with_a_cursor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_says_how_each_conversation_begins() {
+    let t = Talk::new().await;
+    t.begin().await;
+    for text in ["one\n  two", &"é ".repeat(300), "x"] {
+        let id = t.begin().await;
+        t.say(&id, text).await;
+        t.say(&id, "more").await;
+    }
+    let page = t.h.engine.list_contexts(&t.h.scope, ListContexts::default()).await.unwrap();
+    let titles: Vec<Option<String>> = page.contexts.into_iter().rev().map(|context| context.title).collect();
+    let cut = "é ".repeat(40).trim_end().to_owned() + "…";
+    assert_eq!(titles, [None, Some("one two".to_owned()), Some(cut), Some("x".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_does_not_fit_into_the_store_is_refused_and_changes_nothing() {
     let mut t = Talk::new().await;
     let id = t.begin().await;

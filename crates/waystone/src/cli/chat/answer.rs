@@ -107,7 +107,7 @@ async fn find_end(engine: &Engine, scope: &Scope, context: &SessionId) -> anyhow
 }
 
 /// Ends a turn. Whether it did: it may have ended by itself.
-async fn cancel(
+pub(super) async fn cancel(
     engine: &Engine,
     scope: &Scope,
     context: &SessionId,

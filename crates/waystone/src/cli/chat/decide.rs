@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 use waystone_core::api::{DecideTools, EditArguments, ToolCall};
 use waystone_core::id::SessionId;
 
-use super::prompt::{read_line, tell};
-use super::screen::call_line;
+use super::answer::cancel;
+use super::call::{shown_in_full, shown_in_short};
+use super::prompt::tell;
 use super::talk::Talk;
-use crate::cli::render::{line, plain_text};
+use crate::cli::render::line;
 use crate::cli::warn;
 
 const HELP: &str = "\
@@ -48,15 +49,15 @@ fn parse(typed: &str) -> Result<Choice, String> {
     }
 }
 
-/// Asks about every call that waits. Ctrl-C and the end of the input end the turn.
-pub(super) async fn decide(talk: &mut Talk<'_>, context: &SessionId) -> anyhow::Result<()> {
+/// Asks about every call that waits. Whether the turn goes on: Ctrl-C and the end of the input end it.
+pub(super) async fn decide(talk: &mut Talk<'_>, context: &SessionId) -> anyhow::Result<bool> {
     while let Some(call) = find_pending(talk, context).await? {
         if !ask(talk, context, call).await? {
-            talk.engine.cancel_turn(talk.scope, context, None).await?;
-            return Ok(());
+            // One that others have decided about goes on.
+            return Ok(!cancel(talk.engine, talk.scope, context, &mut talk.interrupts).await?);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The first call that waits, in the order in which they were made.
@@ -68,44 +69,48 @@ async fn find_pending(talk: &Talk<'_>, context: &SessionId) -> anyhow::Result<Op
 /// Asks about one call until it is decided. Whether the turn goes on.
 async fn ask(talk: &mut Talk<'_>, context: &SessionId, call: ToolCall) -> anyhow::Result<bool> {
     let style = Style::new().fg_color(Some(AnsiColor::Yellow.into())).bold();
-    let again =
-        if call.started_at.is_some() { " again (it was begun before, and how it ended is not known)" } else { "" };
-    let what = line(&call_line(&call.tool_name, &call.arguments));
-    tell(&format!("{style}run{again}?{style:#} {what}\n"))?;
+    let again = if call.started_at.is_some() { " again" } else { "" };
+    tell(&format!("{style}run {}{again}?{style:#}\n{}", line(&call.tool_name), shown_in_short(&call.arguments)))?;
+    if call.started_at.is_some() {
+        tell("It was begun before, and how it ended is not known.\n")?;
+    }
     loop {
-        tell(&format!("{style}[y/n/e/s/q]{style:#} "))?;
-        let typed = tokio::select! {
-            typed = tokio::task::spawn_blocking(read_line) => typed??,
-            () = talk.interrupts.next() => None,
+        let mark = format!("{style}[y,n,e,s,q,?]{style:#} ");
+        let Some(typed) = talk.input.ask(&mark, &mut talk.interrupts).await? else {
+            tell("\n")?;
+            return Ok(false);
         };
-        let Some(typed) = typed else { return Ok(false) };
-        let done = match parse(&typed) {
-            Ok(Choice::Run) => talk.engine.approve_tools(talk.scope, context, of(&call, None)).await.map(drop),
-            Ok(Choice::Deny(why)) => talk.engine.deny_tools(talk.scope, context, of(&call, why)).await.map(drop),
-            Ok(Choice::Edit(arguments)) => {
-                let request = EditArguments { arguments };
-                let edited = talk.engine.edit_arguments(talk.scope, context, &call.id, request, None).await;
-                match edited {
-                    Ok(edited) => talk.engine.approve_tools(talk.scope, context, of(&edited, None)).await.map(drop),
-                    Err(error) => Err(error),
-                }
-            }
+        let choice = match parse(&typed) {
             Ok(Choice::Show) => {
-                let shown = serde_json::to_string_pretty(&call.arguments)?;
-                tell(&format!("{}\n", plain_text(&shown)))?;
+                tell(&shown_in_full(&call.arguments))?;
                 continue;
             }
             Ok(Choice::End) => return Ok(false),
+            Ok(choice) => choice,
             Err(help) => {
                 tell(&format!("{help}\n"))?;
                 continue;
             }
         };
-        if let Err(error) = done {
+        if let Err(error) = carry_out(choice, talk, context, &call).await {
             // Someone else may have decided; what is still open is asked next.
             warn(&[error.to_string()]);
         }
         return Ok(true);
+    }
+}
+
+async fn carry_out(choice: Choice, talk: &Talk<'_>, context: &SessionId, call: &ToolCall) -> waystone_core::Result<()> {
+    let (engine, scope) = (talk.engine, talk.scope);
+    match choice {
+        Choice::Run => engine.approve_tools(scope, context, of(call, None)).await.map(drop),
+        Choice::Deny(why) => engine.deny_tools(scope, context, of(call, why)).await.map(drop),
+        Choice::Edit(arguments) => {
+            let request = EditArguments { arguments };
+            let edited = engine.edit_arguments(scope, context, &call.id, request, None).await?;
+            engine.approve_tools(scope, context, of(&edited, None)).await.map(drop)
+        }
+        Choice::Show | Choice::End => Ok(()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! A conversation on a terminal: one line after the other, and what is done about each.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{CreateBranch, Role, Tool, ToolList, TurnError, UpdateContext};
+use waystone_core::api::{ContextState, CreateBranch, MessageType, Role, Tool, ToolList, TurnError, UpdateContext};
 use waystone_core::id::BranchName;
 use waystone_core::store::Fork;
 
@@ -15,8 +15,6 @@ use crate::cli::failure::{Failure, TurnFailed};
 use crate::cli::render::{short, table};
 use crate::cli::{note, report, warn};
 
-/// A longer line is cut into several.
-const LINE_BYTES_MAX: u64 = 1024 * 1024;
 /// So many branches are tried for one that has no name.
 const UNDOS_MAX: u32 = 10_000;
 /// The branch that needs not be shown.
@@ -26,12 +24,8 @@ const MAIN: &str = "main";
 pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
     let mut lines = Lines::default();
     loop {
-        ask(talk.place.as_ref(), lines.is_begun())?;
-        let line = tokio::select! {
-            line = tokio::task::spawn_blocking(read_line) => line??,
-            () = talk.interrupts.next() => None,
-        };
-        let Some(line) = line else {
+        let mark = mark(talk.place.as_ref(), lines.is_begun());
+        let Some(line) = talk.input.ask(&mark, &mut talk.interrupts).await? else {
             // The shell's own prompt begins a line.
             tell("\n")?;
             return Ok(());
@@ -57,21 +51,12 @@ pub(super) fn tell(text: &str) -> io::Result<()> {
     target.flush()
 }
 
-fn ask(place: Option<&Place>, goes_on: bool) -> io::Result<()> {
+/// What stands before what is typed.
+fn mark(place: Option<&Place>, goes_on: bool) -> String {
     let style = Style::new().fg_color(Some(AnsiColor::Cyan.into())).bold();
     let branch = place.map(|place| place.branch.as_str()).filter(|branch| *branch != MAIN).unwrap_or_default();
     let mark = if goes_on { "." } else { ">" };
-    tell(&format!("{style}{branch}{mark}{style:#} "))
-}
-
-/// The next line without its end; `None` when there are no more.
-pub(super) fn read_line() -> io::Result<Option<String>> {
-    let mut line = Vec::new();
-    if io::stdin().lock().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
-    }
-    let line = String::from_utf8_lossy(&line);
-    Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+    format!("{style}{branch}{mark}{style:#} ")
 }
 
 async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> {
@@ -96,7 +81,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         Ended::Cancelled => {
             // A terminal shows that Ctrl-C was typed.
             tell("\n")?;
-            note("ended before anything was written");
+            note("ended before anything was written; /retry asks again");
         }
         Ended::Failed(error) => {
             let hint = format!("{}; /retry asks again", error.hint);
@@ -136,10 +121,17 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
         Command::Retry => {
             // What failed may be on a branch that was left since.
             let newest = talk.find_newest(&place).await?.ok_or_else(nothing_said)?;
-            if newest.role != Role::User {
+            if newest.role == Role::Assistant && newest.message_type != MessageType::ToolCall {
                 return Err(answered().into());
             }
-            return Ok(Some(Begin::Retry));
+            let state = talk.engine.find_turn(talk.scope, &place.context).await?.current_state;
+            if state != ContextState::Idle {
+                return Ok(Some(Begin::Retry));
+            }
+            // The turn did not fail, it was ended: the same is said again in the same place.
+            let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
+            let text = said.text();
+            return Ok(Some(Begin::Edit(said.id, text)));
         }
         Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
     }

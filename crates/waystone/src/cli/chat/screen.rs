@@ -12,6 +12,7 @@ use waystone_core::Frame;
 use waystone_core::api::{ApprovalStatus, ContextState, ToolOutcome, TurnError};
 use waystone_core::id::SegmentId;
 
+use super::call::call_line;
 use crate::cli::render::{line, plain_text};
 
 /// What happens in a conversation, as far as it is shown.
@@ -206,16 +207,6 @@ impl<W: Write> Screen<W> {
             done => done?,
         }
         Ok(())
-    }
-}
-
-/// A call on one line.
-pub(super) fn call_line(tool: &str, arguments: &Value) -> String {
-    const CHARS_MAX: usize = 300;
-    let written = format!("{tool} {arguments}");
-    match written.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &written[..end]),
-        None => written,
     }
 }
 

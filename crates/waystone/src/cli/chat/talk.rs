@@ -3,8 +3,8 @@
 use std::io;
 
 use waystone_core::api::{
-    AddMessage, AddedMessage, CreateContext, EditMessage, FindContext, ListMessages, Message, MessageType, Role,
-    UpdateContext,
+    AddMessage, AddedMessage, CreateContext, Deletion, EditMessage, FindContext, ListMessages, Message, MessageType,
+    Role, UpdateContext,
 };
 use waystone_core::id::{BranchName, SegmentId, SessionId};
 use waystone_core::store::Scope;
@@ -12,7 +12,10 @@ use waystone_core::{Engine, Reader};
 
 use super::answer::{Ended, Interrupts, follow};
 use super::decide::decide;
+use super::input::Input;
+use super::recall::recall;
 use super::screen::Screen;
+use super::waits;
 use crate::cli::note;
 
 /// The newest messages are read so many at once.
@@ -36,6 +39,7 @@ pub(super) struct Talk<'a> {
     pub(super) engine: &'a Engine,
     pub(super) scope: &'a Scope,
     pub(super) interrupts: Interrupts,
+    pub(super) input: Input,
     /// How a conversation is begun, which it is with the first message.
     pub(super) new: CreateContext,
     pub(super) place: Option<Place>,
@@ -61,8 +65,15 @@ impl Talk<'_> {
         is_alone: bool,
     ) -> anyhow::Result<()> {
         let found = self.engine.find_context(self.scope, &context, FindContext { message_pool: false }).await?;
+        let name = branch.clone().map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
+        if !is_alone {
+            recall(self, &Place { context: context.clone(), branch: name }).await?;
+        }
         if found.current_state.is_running() {
-            self.follow_other(&context, !is_alone).await?;
+            let ended = self.follow_other(&context, !is_alone).await?;
+            if matches!(ended, Ended::Waits) {
+                return Err(waits(&context).into());
+            }
         }
         if change.model_id.is_some() || change.mode.is_some() {
             self.engine.update_context(self.scope, &context, change).await?;
@@ -76,18 +87,23 @@ impl Talk<'_> {
     }
 
     /// Follows a turn that someone else has begun.
-    async fn follow_other(&mut self, context: &SessionId, is_shown: bool) -> anyhow::Result<()> {
-        note("an answer is under way; Ctrl-C ends it");
+    async fn follow_other(&mut self, context: &SessionId, is_shown: bool) -> anyhow::Result<Ended> {
         let (engine, scope) = (self.engine, self.scope);
         let mut reader = engine.follow_context(scope, context, None).await?;
         let state = engine.find_turn(scope, context).await?.current_state;
-        if state.is_driven() && !engine.adopt_turn(scope, context).await? {
+        if !state.is_running() {
+            return Ok(Ended::Answered);
+        }
+        let mut screen = self.screen(is_shown);
+        if !state.is_driven() {
+            return self.go_on(context, &mut reader, &mut screen, Ended::Waits).await;
+        }
+        note("an answer is under way; Ctrl-C ends it");
+        if !engine.adopt_turn(scope, context).await? {
             // What was written before now is wanted too.
             reader = engine.follow_context(scope, context, Some("")).await?;
         }
-        let mut screen = self.screen(is_shown);
-        self.follow_through(context, &mut reader, &mut screen).await?;
-        Ok(())
+        self.follow_through(context, &mut reader, &mut screen).await
     }
 
     /// Follows a turn to its end. What has to be decided on the way is asked for, where someone can answer.
@@ -97,17 +113,29 @@ impl Talk<'_> {
         reader: &mut Reader,
         screen: &mut Screen<W>,
     ) -> anyhow::Result<Ended> {
-        loop {
-            let ended = follow((self.engine, self.scope, context), reader, screen, &mut self.interrupts).await?;
-            match ended {
-                Ended::Waits if self.is_asked => decide(self, context).await?,
-                ended => return Ok(ended),
+        let ended = follow((self.engine, self.scope, context), reader, screen, &mut self.interrupts).await?;
+        self.go_on(context, reader, screen, ended).await
+    }
+
+    /// Goes on with a turn that may wait for decisions.
+    async fn go_on<W: io::Write>(
+        &mut self,
+        context: &SessionId,
+        reader: &mut Reader,
+        screen: &mut Screen<W>,
+        mut ended: Ended,
+    ) -> anyhow::Result<Ended> {
+        while matches!(ended, Ended::Waits) && self.is_asked {
+            if !decide(self, context).await? {
+                return Ok(Ended::Cancelled);
             }
+            ended = follow((self.engine, self.scope, context), reader, screen, &mut self.interrupts).await?;
         }
+        Ok(ended)
     }
 
     /// The place, and a conversation if there is none yet.
-    async fn place(&mut self) -> anyhow::Result<Place> {
+    pub(super) async fn place(&mut self) -> anyhow::Result<Place> {
         if let Some(place) = &self.place {
             return Ok(place.clone());
         }
@@ -118,22 +146,17 @@ impl Talk<'_> {
 
     /// Begins a turn and follows it to its end.
     pub(super) async fn turn(&mut self, begin: Begin) -> anyhow::Result<Ended> {
+        let is_first = self.place.is_none();
         let Place { context, branch } = self.place().await?;
-        let (engine, scope) = (self.engine, self.scope);
-        let mut reader = engine.follow_context(scope, &context, None).await?;
-        let added = match begin {
-            Begin::Say(content) => {
-                let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
-                Some(engine.add_message(scope, &context, request).await?)
+        let mut reader = self.engine.follow_context(self.scope, &context, None).await?;
+        let added = match self.begin(begin, &context, branch).await {
+            // Nothing is left of a conversation in which nothing could be said.
+            Err(error) if is_first => {
+                self.place = None;
+                self.engine.delete_context(self.scope, &context, Deletion { purge: true }).await?;
+                return Err(error.into());
             }
-            Begin::Edit(message, content) => {
-                let request = EditMessage { content, branch: None };
-                Some(engine.edit_message(scope, &context, &message, request).await?)
-            }
-            Begin::Retry => {
-                engine.retry_turn(scope, &context, None).await?;
-                None
-            }
+            added => added?,
         };
         if let Some(AddedMessage { branch, warnings, .. }) = added {
             crate::cli::warn(&warnings);
@@ -143,6 +166,29 @@ impl Talk<'_> {
         let ended = self.follow_through(&context, &mut reader, &mut screen).await?;
         self.answer = screen.completed.map(|(message, _)| message);
         Ok(ended)
+    }
+
+    async fn begin(
+        &self,
+        begin: Begin,
+        context: &SessionId,
+        branch: BranchName,
+    ) -> waystone_core::Result<Option<AddedMessage>> {
+        let (engine, scope) = (self.engine, self.scope);
+        Ok(match begin {
+            Begin::Say(content) => {
+                let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
+                Some(engine.add_message(scope, context, request).await?)
+            }
+            Begin::Edit(message, content) => {
+                let request = EditMessage { content, branch: None };
+                Some(engine.edit_message(scope, context, &message, request).await?)
+            }
+            Begin::Retry => {
+                engine.retry_turn(scope, context, None).await?;
+                None
+            }
+        })
     }
 
     /// From now on what is said is said on this branch.

@@ -1,0 +1,178 @@
+//! Tools that the model calls, and what a person says to that.
+
+use serde_json::Value;
+
+use super::person::{Person, told};
+use super::terminal::{PROMPT, Terminal};
+
+const ASKED: &str = "[y,n,e,s,q,?] ";
+const WRITE: &str = r#"call write_file {"path": "a.txt", "content": "hi"}"#;
+const CALLED: &str = "Calling `write_file`.\nrun write_file?\n  path     \"a.txt\"\n  content  \"hi\"\n";
+
+/// A folder in which there is a README.md.
+fn with_readme() -> Person {
+    let person = Person::new();
+    std::fs::write(person.folder.path().join("README.md"), "# hello\nworld\n").unwrap();
+    person
+}
+
+/// What is in a file of the folder, if it is there.
+fn written(person: &Person, name: &str) -> Option<String> {
+    std::fs::read_to_string(person.folder.path().join(name)).ok()
+}
+
+fn id_of(person: &Person) -> String {
+    person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned()
+}
+
+/// What the tools of a conversation returned, as the model is told.
+fn results(person: &Person) -> Vec<String> {
+    let shown = person.ask_json(&["context", "show", &id_of(person)]);
+    let parts = shown["messages"].as_array().unwrap().iter().flat_map(|message| message["content"].as_array().unwrap());
+    let results = parts.filter(|part| part["type"] == "tool_result");
+    results.map(|part| part["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_only_reads_runs_unasked_and_what_writes_when_it_is_allowed() {
+    let person = with_readme();
+    let mut terminal = Terminal::chat(&person, &[]);
+    let read = terminal.enter(r#"call read_file {"path": "README.md"}"#, PROMPT);
+    let said = "The tool `read_file` said: \"# hello world\".\n";
+    assert_eq!(read, format!("Calling `read_file`.\n[read_file {{\"path\":\"README.md\"}}]\n{said}"));
+
+    assert_eq!(terminal.enter(WRITE, ASKED), CALLED);
+    assert_eq!(written(&person, "a.txt"), None, "it waits");
+    assert_eq!(terminal.enter("y", PROMPT), "The tool `write_file` said: \"made `a.txt`: 2 bytes\".\n");
+    assert_eq!(written(&person, "a.txt").as_deref(), Some("hi"));
+    terminal.press("\x04");
+    assert!(terminal.ended(true).contains("` goes on\n"));
+}
+
+#[test]
+fn what_is_denied_does_not_run_and_the_model_is_told_why() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    for (typed, told) in [("n", "The user denied this call."), ("n not there", "The user denied this call: not there.")]
+    {
+        assert_eq!(terminal.enter(WRITE, ASKED), CALLED);
+        let answered = terminal.enter(typed, PROMPT);
+        assert_eq!(answered, format!("[write_file: denied]\nThe tool `write_file` failed: \"{told}\".\n"));
+        assert_eq!(results(&person).last().unwrap(), told);
+    }
+    assert_eq!(written(&person, "a.txt"), None);
+}
+
+#[test]
+fn a_call_runs_with_the_arguments_that_a_person_gives() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    terminal.enter(WRITE, ASKED);
+    let wrong = terminal.enter("e {\"path\": ", ASKED);
+    assert!(wrong.starts_with("these are no arguments: EOF while parsing"), "{wrong}");
+    let answered = terminal.enter(r#"e {"path": "b.txt", "content": "other"}"#, PROMPT);
+    assert_eq!(answered, "The tool `write_file` said: \"made `b.txt`: 5 bytes\".\n");
+    assert_eq!((written(&person, "a.txt"), written(&person, "b.txt").as_deref()), (None, Some("other")));
+}
+
+#[test]
+fn a_long_call_is_cut_and_shown_in_full_to_who_asks_and_cannot_steer_the_terminal() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    let long = "so long ".repeat(5);
+    let first = format!(r#"call write_file {{"content": "{long}\u001b]0;owned\u0007\u202e\npath: x","#);
+    let asked = terminal.enter(&format!("{first} \"path\": \"a.txt\"}}"), ASKED);
+    let asked = asked.split_once("run write_file?\n").unwrap().1;
+    let cut = r#"  content  "so long so long so long so long so long… (s shows all 79 characters)"#;
+    assert_eq!(asked, format!("{cut}\n  path     \"a.txt\"\n"));
+    assert!(asked.lines().all(|line| line.chars().count() <= 80), "{asked}");
+    let full = terminal.enter("s", ASKED);
+    let content = format!("  {long}\\u{{1b}}]0;owned\\u{{7}}\\u{{202e}}\n  path: x");
+    assert_eq!(full, format!("content:\n{content}\npath: \"a.txt\"\n"));
+    let help = terminal.enter("?", ASKED);
+    assert!(help.starts_with("y    run it\n") && help.ends_with("q    end the turn\n"), "{help}");
+    assert_eq!(terminal.enter("", ASKED), help, "nothing is decided by nothing");
+    terminal.enter("n", PROMPT);
+}
+
+#[test]
+fn who_ends_the_turn_runs_nothing_and_is_heard_next() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    let ended = "note: ended; what was written is kept\n";
+    terminal.enter(WRITE, ASKED);
+    assert_eq!(terminal.enter("q", PROMPT), ended);
+    terminal.enter(WRITE, ASKED);
+    terminal.press("\x04");
+    assert_eq!(terminal.wait_for(PROMPT), format!("\n{ended}"));
+    terminal.enter(WRITE, ASKED);
+    terminal.interrupt();
+    assert!(terminal.wait_for(PROMPT).ends_with(ended));
+    let answered = terminal.enter("hello", PROMPT);
+    assert!(answered.starts_with("You said \"hello\" (1 word)."), "{answered}");
+    assert_eq!(written(&person, "a.txt"), None);
+}
+
+#[test]
+fn calls_that_are_made_at_once_are_decided_one_by_one() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    terminal.enter(&format!("{WRITE}\\"), ". ");
+    terminal.enter(r#"call write_file {"path": "b.txt", "content": "two"}"#, ASKED);
+    let second = terminal.enter("n", ASKED);
+    assert_eq!(second, "run write_file?\n  path     \"b.txt\"\n  content  \"two\"\n");
+    let answered = terminal.enter("y", PROMPT);
+    assert!(answered.ends_with("said: \"made `b.txt`: 3 bytes\".\n"), "{answered}");
+    assert_eq!((written(&person, "a.txt"), written(&person, "b.txt").as_deref()), (None, Some("two")));
+    assert_eq!(results(&person), ["The user denied this call.", "made `b.txt`: 3 bytes"]);
+}
+
+#[test]
+fn who_comes_back_to_a_call_that_waits_is_asked_again() {
+    let person = Person::new();
+    let mut killed = Terminal::chat(&person, &[]);
+    killed.enter(WRITE, ASKED);
+    killed.kill();
+    let id = id_of(&person);
+    let alone = person.run(&["chat", "--context", &id, "and now?", "--json"]);
+    assert_eq!(alone.status.code(), Some(1), "{alone:?}");
+    assert!(told(&alone).contains(r#""code":"APPROVAL_WANTED""#), "{alone:?}");
+
+    let mut terminal = Terminal::begin(&person, &["chat", "--context", &id]);
+    let asked = terminal.wait_for(ASKED);
+    assert!(asked.ends_with("run write_file?\n  path     \"a.txt\"\n  content  \"hi\"\n"), "{asked}");
+    let answered = terminal.enter("y", PROMPT);
+    assert!(answered.starts_with("The tool `write_file` said: \"made `a.txt`: 2 bytes\".\n"), "{answered}");
+    assert_eq!(written(&person, "a.txt").as_deref(), Some("hi"));
+}
+
+#[test]
+fn without_a_terminal_only_what_was_allowed_before_runs() {
+    let person = with_readme();
+    let refused = person.run(&["chat", WRITE]);
+    assert_eq!((refused.status.code(), written(&person, "a.txt")), (Some(1), None), "{refused:?}");
+    let told = told(&refused);
+    assert!(told.contains("error: the model wants to call a tool, and someone has to approve that\n"), "{told}");
+    assert!(told.contains(&format!("hint: `waystone chat --context {}` on a terminal asks", id_of(&person))), "{told}");
+
+    let allowed = person.ask(&["chat", "--allowed-tools", "write_file", WRITE]);
+    assert!(allowed.ends_with("The tool `write_file` said: \"made `a.txt`: 2 bytes\".\n"), "{allowed}");
+    assert_eq!(written(&person, "a.txt").as_deref(), Some("hi"));
+
+    let read = ["chat", r#"call read_file {"path": "README.md"}"#, "--json"];
+    let answered: Value = serde_json::from_str(&person.ask(&read)).unwrap();
+    assert_eq!(answered["message"]["content"][0]["text"], "The tool `read_file` said: \"# hello world\".");
+    let manual = person.run(&[&read[..], &["--tool-policy", "manual"]].concat());
+    assert_eq!(manual.status.code(), Some(1), "{manual:?}");
+    assert!(super::told(&manual).contains(r#""code":"APPROVAL_WANTED""#), "{manual:?}");
+}
+
+#[test]
+fn with_the_manual_policy_a_person_is_asked_about_reading_too() {
+    let person = with_readme();
+    let mut terminal =
+        Terminal::begin(&person, &["chat", "--tool-policy", "manual", r#"call read_file {"path": "README.md"}"#]);
+    assert_eq!(terminal.wait_for(ASKED), "Calling `read_file`.\nrun read_file?\n  path  \"README.md\"\n");
+    assert_eq!(terminal.enter("y", ".\n"), "The tool `read_file` said: \"# hello world\"");
+    terminal.ended(true);
+}
