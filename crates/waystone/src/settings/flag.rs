@@ -77,7 +77,7 @@ fn placeholder(kind: Kind) -> &'static str {
         Kind::Origins => "A,B",
         Kind::OneOf(_) => "CHOICE",
         Kind::Loopback => "ADDRESS",
-        Kind::Rules => "JSON",
+        Kind::Rules | Kind::Models | Kind::ModelLimits => "JSON",
         Kind::Switch => "BOOL",
     }
 }
