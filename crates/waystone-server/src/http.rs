@@ -17,6 +17,7 @@ mod handle;
 mod mark;
 mod mcp;
 mod message;
+mod model;
 mod openapi;
 mod operation;
 mod reply;
@@ -70,6 +71,7 @@ fn routes() -> Vec<Route> {
     routes.extend(message::routes());
     routes.extend(branch::routes());
     routes.extend(turn::routes());
+    routes.extend(model::routes());
     routes.extend(operation::routes());
     routes.extend(audit::routes());
     routes.extend(retention::routes());

@@ -28,7 +28,7 @@ use answer::{Ended, Interrupts};
 use talk::{Begin, Place, Talk};
 
 pub(crate) const AFTER_HELP: &str = "`--model NAME` says which model answers, in a conversation that is gone on with from then on too; \
-`demo` is built in, others need OPENAI_API_KEY or OPENAI_BASE_URL. On a terminal, /help shows what there is besides talking, and Ctrl-C ends \
+`demo` is built in, `waystone models` shows others and what each needs. On a terminal, /help shows what there is besides talking, and Ctrl-C ends \
 an answer.";
 
 #[derive(Debug, Args)]
