@@ -12,6 +12,7 @@ mod garbage;
 mod handle;
 mod mark;
 mod message;
+mod model;
 mod operation;
 mod resume;
 mod retention;

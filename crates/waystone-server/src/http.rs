@@ -17,6 +17,7 @@ mod handle;
 mod mark;
 mod mcp;
 mod message;
+mod model;
 mod openapi;
 mod operation;
 mod reply;
@@ -72,6 +73,7 @@ fn routes() -> Vec<Route> {
     routes.extend(branch::routes());
     routes.extend(turn::routes());
     routes.extend(tool_call::routes());
+    routes.extend(model::routes());
     routes.extend(operation::routes());
     routes.extend(audit::routes());
     routes.extend(retention::routes());

@@ -13,11 +13,14 @@ pub fn binary(name: &str) -> PathBuf {
     path.unwrap_or_else(|| panic!("{name} is not built; run `cargo build --workspace --bins`"))
 }
 
+/// How variables begin that change what the binary does: its own, and those of providers of models.
+const OURS: [&str; 6] = ["WAYSTONE_", "WORKRAIL_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "OLLAMA_"];
+
 /// A command for `binary` on `data_dir`, with nothing of the environment that could change what it does.
 pub fn command(binary: &Path, data_dir: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("WAYSTONE_") || name.to_string_lossy().starts_with("WORKRAIL_") {
+        if OURS.iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
             command.env_remove(name);
         }
     }

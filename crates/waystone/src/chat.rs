@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use waystone_connect::{AllTools, ProviderSettings, Providers};
+use waystone_connect::{AllTools, Providers};
 use waystone_core::Chat;
 use waystone_core::id::WorkflowId;
 
@@ -13,16 +13,10 @@ use crate::settings::{Settings, project_at};
 const PROMPT_BYTES_MAX: u64 = 256 * 1024;
 
 pub(crate) fn chat(settings: &Settings) -> Chat {
-    let given = |secret: &Option<zeroize::Zeroizing<String>>| secret.as_ref().map(|text| text.as_str().to_owned());
-    let providers = ProviderSettings {
-        openai_api_key: given(&settings.openai_api_key),
-        openai_base_url: settings.openai_base_url.clone(),
-        ..ProviderSettings::default()
-    };
     let prompts = settings.data_dir.join("prompts");
     let is_project_given = settings.origins.contains_key("project");
     Chat {
-        model: Arc::new(Providers::new(providers)),
+        model: Arc::new(Providers::new(settings.providers())),
         model_id: settings.text("model").to_owned(),
         prompt: Arc::new(move |id| read_prompt(&prompts, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),

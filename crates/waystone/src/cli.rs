@@ -16,6 +16,7 @@ mod handle;
 pub(crate) mod hook;
 mod install;
 mod key;
+mod model;
 mod operation;
 mod render;
 mod resume;
@@ -98,6 +99,8 @@ pub(crate) enum OnStore {
     /// Look at conversations, export and delete them
     #[command(subcommand)]
     Context(context::Command),
+    /// Show the models that conversations can name, and what each needs
+    Models,
     /// Group segments by tasks, and capture them in snapshots
     #[command(subcommand)]
     Task(task::Command),
@@ -262,6 +265,7 @@ pub(crate) async fn run(
         OnStore::Resume(resume) => resume::run(resume, engine, scope, &out).await,
         OnStore::Chat(chat) => chat::run(chat, engine, scope, &out, settings).await,
         OnStore::Context(command) => context::run(command, engine, scope, &out, settings).await,
+        OnStore::Models => model::run(engine, &out).await,
         OnStore::Task(command) => task::run(command, engine, scope, &out, settings.project.clone()).await,
         OnStore::Undo(undo) => operation::run(undo, engine, scope, &out, settings.project.clone()).await,
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,

@@ -133,7 +133,7 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
-    if matches!(command, OnStore::Serve | OnStore::Chat(_)) {
+    if matches!(command, OnStore::Serve | OnStore::Chat(_) | OnStore::Models) {
         engine = engine.with_chat(chat::chat(&settings));
     }
     if is_read_only {

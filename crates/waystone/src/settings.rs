@@ -8,6 +8,7 @@ mod flag;
 mod layer;
 pub(crate) mod place;
 mod project;
+mod provider;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,9 @@ pub(crate) enum Kind {
     Rules,
     /// MCP servers whose tools conversations have, in a variable as JSON.
     Servers,
+    /// What is known of models, and how much their windows hold: by id, in a variable as JSON.
+    Models,
+    ModelLimits,
     /// Yes or no; a flag without a value says yes.
     Switch,
 }
@@ -70,15 +74,10 @@ pub(crate) const DATA_DIR: &str = "dataDir";
 /// Secrets are neither flags nor in `config.json`.
 const PASSPHRASE: &str = "WAYSTONE_PASSPHRASE";
 const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
-/// As every program that calls models knows them.
-const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
-const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
-/// What no process of another's is given.
-const SECRETS: [&str; 3] = [PASSPHRASE, NEW_PASSPHRASE, OPENAI_API_KEY];
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 27] = [
+pub(crate) const SETTINGS: [Setting; 29] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -280,6 +279,22 @@ pub(crate) const SETTINGS: [Setting; 27] = [
         about: "Seconds after which a call of a tool that nobody decided about expires; 0 lets it wait",
     },
     Setting {
+        key: "models",
+        variable: "WAYSTONE_MODELS",
+        aliases: &[],
+        kind: Kind::Models,
+        default: || json!({}),
+        about: "Models that conversations can name, by id: JSON {id: {provider, name, base_url, limit, prices}}; of others the name says who answers",
+    },
+    Setting {
+        key: "modelLimits",
+        variable: "WAYSTONE_MODEL_LIMITS",
+        aliases: &[],
+        kind: Kind::ModelLimits,
+        default: || json!({}),
+        about: "How many tokens the windows of models hold, whatever is known of them: JSON {id: tokens}",
+    },
+    Setting {
         key: "readOnly",
         variable: "WAYSTONE_READ_ONLY",
         aliases: &[],
@@ -334,8 +349,7 @@ pub(crate) struct Settings {
     pub(crate) passphrase: Option<Zeroizing<String>>,
     pub(crate) new_passphrase: Option<Zeroizing<String>>,
     /// What opens models, which only the environment tells, and where they are.
-    pub(crate) openai_api_key: Option<Zeroizing<String>>,
-    pub(crate) openai_base_url: Option<String>,
+    provider_variables: BTreeMap<&'static str, Zeroizing<String>>,
     /// Who acts when no agent gives its name.
     pub(crate) user: String,
     /// What a person should know about the environment.
@@ -379,10 +393,9 @@ impl Settings {
         let layer::Merged { values, origins } = merged;
         let (user, warnings) = (variables.user(), variables.unknown());
         let (passphrase, new_passphrase) = (variables.secret(PASSPHRASE), variables.secret(NEW_PASSPHRASE));
-        let openai_base_url = variables.secret(OPENAI_BASE_URL).map(|url| url.as_str().to_owned());
+        let set = |name| Some((name, variables.secret(name)?));
         Ok(Self {
-            openai_api_key: variables.secret(OPENAI_API_KEY),
-            openai_base_url,
+            provider_variables: provider::VARIABLES.into_iter().filter_map(set).collect(),
             data_dir,
             project,
             limits,
@@ -440,7 +453,8 @@ impl Settings {
     /// The servers whose tools conversations have. What they start does not inherit what opens our store and our models.
     pub(crate) fn servers(&self) -> Servers {
         let servers = parse_servers(&self.values["mcpServers"]).unwrap_or_default();
-        Servers::new(servers, &SECRETS, |name| std::env::var(name).ok())
+        let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &provider::VARIABLES[..]].concat();
+        Servers::new(servers, &hidden, |name| std::env::var(name).ok())
     }
 
     pub(crate) fn tool_policy(&self) -> ToolPolicy {

@@ -14,11 +14,13 @@ mod session;
 mod tools;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};
+use waystone_connect::mcp::Servers;
 use waystone_connect::{AllTools, ProviderSettings, Providers};
 use waystone_core::Chat;
 use waystone_server::http::{Guard, Http};
@@ -156,7 +158,7 @@ fn chat_of(openai_base_url: Option<String>) -> Chat {
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),
-        tools: Arc::new(AllTools),
+        tools: Arc::new(AllTools { servers: Servers::new(BTreeMap::new(), &[], |_| None) }),
         ..Chat::default()
     }
 }

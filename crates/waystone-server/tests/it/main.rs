@@ -12,6 +12,7 @@ mod fuzz;
 mod guard;
 mod hostile;
 mod mcp;
+mod models;
 mod parity;
 mod read_only;
 mod segments;

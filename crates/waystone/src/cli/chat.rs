@@ -36,7 +36,7 @@ use talk::{Begin, Place, Talk};
 pub(crate) const AFTER_HELP: &str = "\
 Settings that are about conversations, all others are in --help:
   --model NAME           which model answers, from now on; `demo` is built in,
-                         others need OPENAI_API_KEY or OPENAI_BASE_URL
+                         `waystone models` shows others and what they need
   --tool-policy CHOICE   which tools run unasked: auto (those that only read,
                          and those allowed), allow-list (those), manual (none)
   --allowed-tools A,B    the tools that are allowed

@@ -77,7 +77,7 @@ fn placeholder(kind: Kind) -> &'static str {
         Kind::Origins | Kind::Names => "A,B",
         Kind::OneOf(_) => "CHOICE",
         Kind::Loopback => "ADDRESS",
-        Kind::Rules | Kind::Servers => "JSON",
+        Kind::Rules | Kind::Servers | Kind::Models | Kind::ModelLimits => "JSON",
         Kind::Switch => "BOOL",
     }
 }

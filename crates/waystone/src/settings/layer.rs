@@ -12,7 +12,7 @@ use waystone_core::json::parse_strict;
 use waystone_core::secret::{Rule, parse_rules};
 use zeroize::Zeroizing;
 
-use super::{DATA_DIR, Kind, NEW_PASSPHRASE, OPENAI_API_KEY, OPENAI_BASE_URL, PASSPHRASE, SCHEMA, SETTINGS, Setting};
+use super::{DATA_DIR, Kind, NEW_PASSPHRASE, PASSPHRASE, SCHEMA, SETTINGS, Setting, provider};
 
 /// A file over this size is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -25,7 +25,7 @@ pub(super) fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let value = match setting.kind {
         Kind::Text | Kind::OneOf(_) | Kind::Loopback => json!(text),
         Kind::Number(..) => json!(text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"))?),
-        Kind::Rules | Kind::Servers => parse_strict(text.as_bytes())?,
+        Kind::Rules | Kind::Servers | Kind::Models | Kind::ModelLimits => parse_strict(text.as_bytes())?,
         Kind::Switch => match text {
             "true" | "1" | "enabled" => json!(true),
             "false" | "0" | "disabled" => json!(false),
@@ -66,6 +66,8 @@ fn check(setting: &Setting, value: &Value) -> Result<(), String> {
             ContextRule::check_all(&rules)
         }
         Kind::Servers => parse_servers(value).map(drop),
+        Kind::Models => provider::check_models(value),
+        Kind::ModelLimits => provider::check_limits(value),
         Kind::Switch if value.is_boolean() => Ok(()),
         Kind::Switch => Err(format!("{value} is neither true nor false")),
         Kind::Loopback => check_loopback(value.as_str().ok_or_else(|| format!("{value} is not a text"))?),
@@ -117,7 +119,7 @@ impl Variables {
         for (name, value) in std::env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
             let is_user = USER.contains(&name.as_str());
-            let is_provider = [OPENAI_API_KEY, OPENAI_BASE_URL].contains(&name.as_str());
+            let is_provider = provider::VARIABLES.contains(&name.as_str());
             if !is_user && !is_provider && !["WAYSTONE_", "WORKRAIL_"].iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }

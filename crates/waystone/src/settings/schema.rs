@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use waystone_core::api::{Class, ContextRule};
 
-use super::{Kind, SCHEMA, SETTINGS};
+use super::{Kind, SCHEMA, SETTINGS, provider};
 
 fn rule() -> Value {
     json!({
@@ -30,6 +30,8 @@ pub(crate) fn schema() -> Value {
             Kind::Origins => json!({ "type": "array", "items": { "type": "string", "format": "uri" } }),
             Kind::Switch => json!({ "type": "boolean" }),
             Kind::OneOf(choices) => json!({ "enum": choices }),
+            Kind::Models => provider::models_schema(),
+            Kind::ModelLimits => provider::limits_schema(),
             Kind::Rules => json!({ "type": "array", "maxItems": ContextRule::RULES_MAX, "items": rule() }),
         };
         property["description"] =

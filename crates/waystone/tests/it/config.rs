@@ -63,6 +63,25 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     check(r#"{ "host": "example.com" }"#, &["host", "`example.com` is not an address"]);
     check(r#"{ "host": "0.0.0.0" }"#, &["host", "no API keys yet"]);
     check("[]", &["a JSON object"]);
+    check(
+        r#"{ "models": { "m": { "provider": "openai", "url": "x" } } }"#,
+        &["models: model `m`", "unknown field `url`"],
+    );
+    check(r#"{ "models": { "m": { "name": "x" } } }"#, &["models: model `m`", "missing field `provider`"]);
+    check(r#"{ "models": { "m": { "provider": "other" } } }"#, &["models: model `m`", "`other`", "`anthropic`"]);
+    check(r#"{ "models": { "m": { "provider": "openai", "api_key": "k" } } }"#, &["unknown field `api_key`"]);
+    check(r#"{ "models": { "m": { "provider": "openai", "base_url": "x" } } }"#, &["base_url is not an address"]);
+    check(
+        r#"{ "models": { "m": { "provider": "openai", "limit": 0 } } }"#,
+        &["model `m`: limit: 0 is not a number of"],
+    );
+    check(r#"{ "models": { "m": { "provider": "openai", "prices": { "input": 1 } } } }"#, &["missing field `output`"]);
+    check(
+        r#"{ "models": { "m": { "provider": "openai", "prices": { "input": -1, "output": 2 } } } }"#,
+        &["prices: -1"],
+    );
+    check(r#"{ "models": [] }"#, &["models: [] is not an object of models"]);
+    check(r#"{ "modelLimits": { "m": "many" } }"#, &["modelLimits: model `m`", "expected u64"]);
     check(r#"{ "allowedOrigins": ["https://a.example", "*"] }"#, &["allowedOrigins", r#"\"*\" is not an origin"#]);
     check(r#"{ "allowedOrigins": "https://a.example" }"#, &["allowedOrigins", "is not a list"]);
     std::fs::remove_file(directory.path().join("config.json")).unwrap();
@@ -85,6 +104,24 @@ fn what_is_wrong_is_named_with_the_nearest_right_name() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("WAYSTONE_KEY_FILE, or a passphrase"), "{error}");
     assert!(!directory.path().join("waystone.db").exists(), "never silently in plain text");
+}
+
+#[test]
+fn models_and_their_limits_are_set_like_everything_else() {
+    let directory = private_dir();
+    let models = json!({ "mine": { "provider": "openai", "name": "gpt-4o", "prices": { "input": 1.5, "output": 2 } } });
+    std::fs::write(
+        directory.path().join("config.json"),
+        json!({ "models": models, "modelLimits": { "a": 1 } }).to_string(),
+    )
+    .unwrap();
+    let shown = settings(&show(directory.path(), |command| {
+        command.env("WAYSTONE_MODEL_LIMITS", r#"{"gpt-4": 4000}"#);
+    }));
+    assert_eq!(shown["models"]["value"], models);
+    assert_eq!(shown["modelLimits"], json!({ "value": { "gpt-4": 4000 }, "origin": "WAYSTONE_MODEL_LIMITS" }));
+    let output = show(directory.path(), |command| _ = command.args(["--model-limits", "{"]));
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod install;
 mod isolation;
 mod key;
 mod mcp;
+mod models;
 mod processes;
 mod read_only;
 mod resume;

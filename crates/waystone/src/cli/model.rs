@@ -1,0 +1,49 @@
+//! `waystone models`
+
+use waystone_core::Engine;
+use waystone_core::api::{ModelInfo, ModelList};
+
+use super::render::{Out, table};
+
+pub(crate) async fn run(engine: &Engine, out: &Out) -> anyhow::Result<()> {
+    out.print(&engine.list_models().await, show)
+}
+
+fn show(list: &ModelList) -> String {
+    let rows = list.models.iter().map(|model| {
+        let is_default = model.id == list.default_model;
+        let id = if is_default { format!("{} (default)", model.id) } else { model.id.clone() };
+        let ready = model.hint.clone().unwrap_or_else(|| "ready".to_owned());
+        vec![id, model.provider.clone(), limit(model), price(model), ready]
+    });
+    table(&["MODEL", "PROVIDER", "LIMIT", "PRICE", "READY"], rows)
+}
+
+/// With a mark if it is only assumed.
+fn limit(model: &ModelInfo) -> String {
+    let mark = if model.limit_assumed { "~" } else { "" };
+    format!("{mark}{}", thousands(model.limit))
+}
+
+/// What a million tokens cost, read and written.
+fn price(model: &ModelInfo) -> String {
+    model.prices.map(|prices| format!("${} / ${}", prices.input, prices.output)).unwrap_or_default()
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_thousands() {
+        for (number, shown) in [(0, "0"), (999, "999"), (4_000, "4,000"), (1_047_576, "1,047,576")] {
+            assert_eq!(thousands(number), shown);
+        }
+    }
+}
