@@ -1,4 +1,4 @@
-//! Each example of the contract but "Tool Execution": the same requests, whole answers.
+//! Each example of the contract but "Tool Execution", which is in `tools/example.rs`: the same requests, whole answers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use waystone_testkit::model::Reply;
 
-use super::{AT, Talk, assert_refused, client_of, named, text};
+use super::{AT, Talk, client_of, named, text};
 
 /// A conversation with one question and its answer: its id, and those of both messages.
 async fn greeting(talk: &Talk) -> (String, String, String) {
@@ -352,10 +352,4 @@ async fn the_demo_answers_without_a_provider() {
     let said = text(&message["content"][0]["text"]);
     assert!(said.contains("Hello, how are you?"), "{said}");
     assert_eq!(message["metadata"]["model_id"], "demo");
-    assert_refused(
-        &talk.call("POST", &format!("/{context}/tools/approve"), Some(json!({ "tool_call_ids": [] }))).await,
-        404,
-        "NOT_FOUND",
-        "tools come later",
-    );
 }
