@@ -24,7 +24,7 @@ mod stash;
 mod stats;
 mod status;
 mod task;
-mod tool_call;
+pub(crate) mod tool_call;
 mod transcript;
 mod turn;
 mod usage;

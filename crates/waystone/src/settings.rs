@@ -451,6 +451,7 @@ impl Settings {
     }
 
     /// The servers whose tools conversations have. What they start does not inherit what opens our store and our models.
+    #[expect(clippy::disallowed_methods, reason = "the values that `${NAME}` stands for are the user's own variables")]
     pub(crate) fn servers(&self) -> Servers {
         let servers = parse_servers(&self.values["mcpServers"]).unwrap_or_default();
         let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &provider::VARIABLES[..]].concat();

@@ -78,6 +78,9 @@ pub enum ContentPart {
         tool_name: String,
         /// Text, or whatever else it returned.
         content: Value,
+        /// What it was run with, if that is not what the model gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Value>,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },

@@ -148,6 +148,9 @@ pub struct ToolCall {
     pub message_id: SegmentId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_message_id: Option<SegmentId>,
+    /// Someone changed the arguments that the model gave.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
     /// It changes nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
@@ -175,6 +178,7 @@ impl ToolCall {
         Self {
             arguments,
             hash,
+            edited: true,
             warnings,
             outcome,
             started_at,
@@ -241,6 +245,11 @@ impl DecideTools {
         let is_twice = |(at, id): (usize, &ToolCallId)| self.tool_call_ids[..at].contains(id);
         if self.tool_call_ids.iter().enumerate().any(is_twice) {
             return Err(Error::InvalidInput("tool_call_ids names a call twice".to_owned()));
+        }
+        if let Some(other) = self.hashes.keys().find(|id| self.tool_call_ids.iter().all(|named| named.as_str() != *id))
+        {
+            let other = other.escape_default();
+            return Err(Error::InvalidInput(format!("hashes has `{other}`, which tool_call_ids does not name")));
         }
         if self.reason.as_ref().is_some_and(|reason| !is_short(reason)) {
             return Err(Error::InvalidInput(format!("reason must be text of 1 to {TEXT_MAX} characters")));
@@ -310,8 +319,9 @@ pub struct ToolCallCompleted {
     pub tool_call_id: ToolCallId,
     pub tool_name: String,
     pub outcome: ToolOutcome,
-    /// The message that has the result.
-    pub message_id: SegmentId,
+    /// The message that has the result; none has that of a call that was cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<SegmentId>,
     /// What was found in it, such as secrets, by place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

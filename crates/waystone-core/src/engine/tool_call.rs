@@ -107,6 +107,20 @@ impl Verdict {
     }
 }
 
+/// A call that has come to its end.
+pub(super) struct Ended<'a> {
+    pub(super) id: &'a ToolCallId,
+    pub(super) tool: &'a str,
+    /// Its arguments, if they are not the model's.
+    pub(super) edited: Option<&'a Value>,
+}
+
+impl<'a> Ended<'a> {
+    pub(super) fn of(call: &'a ToolCall) -> Self {
+        Self { id: &call.id, tool: &call.tool_name, edited: call.edited.then_some(&call.arguments) }
+    }
+}
+
 impl Engine {
     /// The tools that a conversation can call: those its client declared, those of its folder, those of tool servers.
     pub async fn list_tools(&self, scope: &Scope, context: &SessionId) -> Result<ToolList> {
@@ -279,7 +293,7 @@ impl Engine {
             step.tools.push(ToolChange::Decide { id: id.clone(), status: verdict.status() });
             if let Some((told, outcome)) = verdict.told(&call) {
                 let told = ToolOutput::error(told);
-                n = self.end_call(step, n, (id, &call.tool_name), told, outcome).await?;
+                n = self.end_call(step, n, Ended::of(&call), told, outcome).await?;
             }
         }
         let others = || open.iter().filter(|open| !request.tool_call_ids.contains(&open.call.id));
@@ -390,10 +404,11 @@ impl Engine {
         &self,
         step: &mut Step,
         n: u64,
-        (id, tool): (&ToolCallId, &str),
+        call: Ended<'_>,
         output: ToolOutput,
         outcome: ToolOutcome,
     ) -> Result<u64> {
+        let Ended { id, tool, edited } = call;
         let (mut output, secrets, mut scan) = (output, self.secrets.clone(), self.scan());
         let max = self.limits.context_bytes_max;
         let write = move || {
@@ -417,12 +432,13 @@ impl Engine {
             tool_call_id: id.clone(),
             tool_name: tool.to_owned(),
             content: if is_text { Value::Null } else { Value::Bool(true) },
+            arguments: edited.cloned(),
             is_error,
         };
         let (kind, facts) = (MessageType::ToolResult, MessageFacts::default());
         let message: NewMessage = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
         step.tools.push(ToolChange::End { id: id.clone(), outcome, message: message.id.clone() });
-        step.tell_call(n + 1, (id, tool), outcome, &message, warnings);
+        step.tell_call(n + 1, (id, tool), outcome, Some(&message), warnings);
         step.messages.push(message);
         Ok(n + 1)
     }

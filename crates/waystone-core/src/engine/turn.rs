@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId, ToolCallId};
 use crate::store::{
-    Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, StepBranch, Stepped, ToolChange, Turn,
+    Idempotency, MessageFacts, NewMessage, NewTurnEvent, OpenCall, Scope, Step, StepBranch, Stepped, ToolChange, Turn,
     WhichMessages,
 };
 
@@ -159,7 +159,7 @@ impl Step {
         n: u64,
         (id, tool): (&ToolCallId, &str),
         outcome: ToolOutcome,
-        message: &NewMessage,
+        message: Option<&NewMessage>,
         warnings: Vec<String>,
     ) {
         let told = ToolCallCompleted {
@@ -167,7 +167,7 @@ impl Step {
             tool_call_id: id.clone(),
             tool_name: tool.to_owned(),
             outcome,
-            message_id: message.id.clone(),
+            message_id: message.map(|message| message.id.clone()),
             warnings,
         };
         self.tell(n, TOOL_CALL_COMPLETED, serde_json::to_string(&told).unwrap_or_default());
@@ -376,7 +376,7 @@ impl Engine {
         let mut step = plain_step(context, turn, to, &self.clock.new_id(), self);
         (step.from_seq, step.idempotency) = (Some(turn.seq), idempotency);
         let written = self.written_draft(scope, context, turn).await?;
-        self.end_step(&mut step, turn, written, 0).await?;
+        self.end_step(scope, &mut step, turn, written, 0).await?;
         self.store.step_turn(scope, step).await.map(drop)
     }
 
@@ -388,7 +388,14 @@ impl Engine {
     }
 
     /// Makes a step one that ends a turn: what was written of the answer is kept, and marked. Returns the number of the last event.
-    async fn end_step(&self, step: &mut Step, turn: &Turn, written: Option<(String, u64)>, mut n: u64) -> Result<u64> {
+    async fn end_step(
+        &self,
+        scope: &Scope,
+        step: &mut Step,
+        turn: &Turn,
+        written: Option<(String, u64)>,
+        mut n: u64,
+    ) -> Result<u64> {
         (step.operation, step.tools) = (Some(CANCELLED), vec![ToolChange::Abandon]);
         let written = written.filter(|(text, _)| !text.is_empty());
         if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
@@ -407,6 +414,10 @@ impl Engine {
             n += 1;
             step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));
             step.messages.push(message);
+        }
+        for OpenCall { call, .. } in self.store.list_open_calls(scope, &step.context).await? {
+            n += 1;
+            step.tell_call(n, (&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new());
         }
         step.draft = None;
         n += 1;

@@ -5,7 +5,7 @@ CREATE TABLE tool_call (
     session         INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
     id              TEXT NOT NULL,          -- the model's, or made from it
     message         INTEGER NOT NULL,       -- key of the message that calls it
-    call            ANY NOT NULL,           -- JSON object: tool, arguments as they are to be run, hash of both
+    call            ANY NOT NULL,           -- JSON object: tool, arguments as they are to be run, hash of both, whether someone changed them
     read_only       INTEGER NOT NULL,       -- 1 when its tool changes nothing
     idempotent      INTEGER NOT NULL,       -- 1 when to run it twice is to run it once
     by_client       INTEGER NOT NULL,       -- 1 when a client is to answer it

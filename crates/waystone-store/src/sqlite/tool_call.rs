@@ -50,6 +50,7 @@ fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
         id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         tool_name: call["tool"].as_str().unwrap_or_default().to_owned(),
         hash: call["hash"].as_str().unwrap_or_default().to_owned(),
+        edited: call["edited"].as_bool().unwrap_or_default(),
         arguments: call["arguments"].take(),
         approval_status,
         result,
@@ -144,7 +145,7 @@ pub(crate) fn change(db: &Connection, row: &ConversationRow, context: &SessionId
                     "UPDATE tool_call SET call = (SELECT sealed(?3, 'call', ?2, 'session:' || c.id, c.wrapped_key)
                                                         FROM session AS c WHERE c.key = ?1)
                            WHERE session = ?1 AND id = ?2 AND outcome IS NULL";
-                let call = write_call(&tool, arguments, hash);
+                let call = write_call(&tool, arguments, hash, true);
                 db.prepare_cached(sql)?.execute(params![row.session, id.as_str(), call])?;
             }
             ToolChange::Start(id) => {
@@ -176,8 +177,8 @@ pub(crate) fn abandon(db: &Connection, session: i64, at: Timestamp) -> DbResult<
     Ok(())
 }
 
-fn write_call(tool: &str, arguments: &Value, hash: &str) -> String {
-    json!({ "tool": tool, "arguments": arguments, "hash": hash }).to_string()
+fn write_call(tool: &str, arguments: &Value, hash: &str, is_edited: bool) -> String {
+    json!({ "tool": tool, "arguments": arguments, "hash": hash, "edited": is_edited }).to_string()
 }
 
 fn add(db: &Connection, session: i64, message: i64, new: &NewToolCall, at: Timestamp) -> DbResult<()> {
@@ -191,7 +192,7 @@ fn add(db: &Connection, session: i64, message: i64, new: &NewToolCall, at: Times
         session,
         new.id.as_str(),
         message,
-        write_call(&new.tool, &new.arguments, &new.hash),
+        write_call(&new.tool, &new.arguments, &new.hash, false),
         new.is_read_only,
         new.is_idempotent,
         new.is_by_client,

@@ -10,6 +10,7 @@ use super::prompt::{said, system_prompt, tools_called};
 use super::run::{Live, Outcome, Stop, failed, of_store, told_otherwise};
 use super::stream::{CONTENT_DELTA, Frame, MESSAGE_COMPLETED, TOOL_CALL_REQUESTED, delta};
 use crate::api::{ContentDelta, ContentPart, ContextState, MessageType, Origin, Role, ToolCallRequested, ToolOutcome};
+use crate::engine::tool_call::Ended;
 use crate::error::Result;
 use crate::fsm::{self, TurnEvent};
 use crate::id::SegmentId;
@@ -233,7 +234,16 @@ impl Live {
             step.tools.push(ToolChange::Add(new));
             if let Some(why) = refused {
                 let output = crate::tools::ToolOutput::error(why);
-                let ended = self.engine.end_call(&mut step, self.n, (&id, &tool), output, ToolOutcome::Failed).await;
+                let ended = self
+                    .engine
+                    .end_call(
+                        &mut step,
+                        self.n,
+                        Ended { id: &id, tool: &tool, edited: None },
+                        output,
+                        ToolOutcome::Failed,
+                    )
+                    .await;
                 self.n = ended.map_err(|error| of_store(&error))?;
             }
         }

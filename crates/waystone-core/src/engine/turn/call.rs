@@ -11,6 +11,7 @@ use super::run::{Live, Outcome, Stop, of_store, told_otherwise};
 use super::stream::TOOL_CALL_REQUESTED;
 use crate::api::{ApprovalStatus, ContentPart, RequestedCall, Tool, ToolCall, ToolCallRequested, ToolOutcome};
 use crate::engine::Engine;
+use crate::engine::tool_call::Ended;
 use crate::error::Error;
 use crate::fsm::{self, TurnEvent};
 use crate::id::ToolCallId;
@@ -215,7 +216,7 @@ impl Live {
         };
         let mut step = self.step(to);
         step.operation = Some("message.added");
-        let ended = self.engine.end_call(&mut step, self.n, (&call.id, &call.tool_name), output, outcome).await;
+        let ended = self.engine.end_call(&mut step, self.n, Ended::of(&call), output, outcome).await;
         self.n = ended.map_err(|error| of_store(&error))?;
         if is_last {
             self.n += 1;

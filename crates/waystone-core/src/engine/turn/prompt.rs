@@ -113,8 +113,9 @@ fn text_of(part: &ContentPart) -> Option<&str> {
 
 fn result_of(message: &Message, call: &str) -> Option<(String, bool)> {
     message.content.iter().find_map(|part| match part {
-        ContentPart::ToolResult { tool_call_id, is_error, .. } if tool_call_id.as_str() == call => {
-            Some((shown(message), *is_error))
+        ContentPart::ToolResult { tool_call_id, is_error, arguments, .. } if tool_call_id.as_str() == call => {
+            let edited = arguments.as_ref().map(|given| format!("[the user changed the arguments to {given}]\n"));
+            Some((edited.unwrap_or_default() + &shown(message), *is_error))
         }
         _ => None,
     })

@@ -285,7 +285,7 @@ impl Live {
             false => Ok(Some((self.text.clone(), self.sequence))),
         };
         let written = written.map_err(|error| of_store(&error))?;
-        let ended = self.engine.end_step(&mut step, &self.turn, written, self.n).await;
+        let ended = self.engine.end_step(&self.scope, &mut step, &self.turn, written, self.n).await;
         self.n = ended.map_err(|error| of_store(&error))?;
         self.take(step).await
     }

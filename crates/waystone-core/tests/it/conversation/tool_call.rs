@@ -293,6 +293,8 @@ async fn what_is_approved_is_what_was_looked_at() {
     b.t.h.engine.approve_tools(&b.t.h.scope, &id, new).await.unwrap();
     until_rest(&mut reader).await;
     assert_eq!(b.notes(), "bread\n");
+    let told = b.answered()[0]["content"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("[the user changed the arguments to {\"line\":\"bread\"}]\n"), "{told}");
     let late = b.t.h.engine.edit_arguments(&b.t.h.scope, &id, &call_id, request, None).await.unwrap_err();
     assert_eq!(late.code(), "CONFLICT", "what is approved cannot be changed");
     b.check(&id).await;
@@ -488,7 +490,10 @@ async fn what_only_reads_is_begun_again_by_the_next_process() {
 async fn a_turn_that_waits_or_runs_tools_can_be_ended() {
     let b = Bench::new().await;
     let (id, call) = waiting(&b).await;
+    let mut reader = b.t.follow(&id, None).await;
     b.t.h.engine.cancel_turn(&b.t.h.scope, &id, None).await.unwrap();
+    let frames = until_rest(&mut reader).await;
+    assert!(told(&frames).iter().any(|(kind, data)| kind == "ToolCallCompleted" && data["outcome"] == "cancelled"));
     assert_eq!(b.call(&id, &call).await.outcome, Some(ToolOutcome::Cancelled));
     assert_eq!(b.approve(&id, &[&call]).await.unwrap_err().code(), "INVALID_STATE");
     b.say(&id, "Leave it.").await;
