@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::SessionId;
-use crate::model::{Chunk, ModelCall, ModelError, Said};
+use crate::model::{Chunk, ModelCall, ModelError, Said, Usage};
 use crate::store::{
     Draft, Idempotency, MessageFacts, NewMessage, NewTurnEvent, Scope, Step, Stepped, Turn, WhichMessages,
 };
@@ -69,8 +69,8 @@ type Outcome<T> = Result<T, Stop>;
 
 /// What a model has said in the end.
 struct Answered {
-    prompt_tokens: u64,
-    completion_tokens: Option<u64>,
+    usage: Usage,
+    /// Its provider did not count, and what it wrote is not counted yet.
     is_estimate: bool,
 }
 
@@ -286,7 +286,7 @@ impl Live {
                 part = answer.next() => match part {
                     None => break,
                     Some(Ok(Chunk::Text(text))) => self.stream(text).await?,
-                    Some(Ok(Chunk::Usage(counted))) => usage = Some((counted.prompt, counted.completion)),
+                    Some(Ok(Chunk::Usage(counted))) => usage = Some(counted),
                     // None is offered yet.
                     Some(Ok(Chunk::Call(_))) => {}
                     Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
@@ -304,13 +304,11 @@ impl Live {
             return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
         }
         Ok(match usage {
-            Some((prompt_tokens, completion)) => {
-                Answered { prompt_tokens, completion_tokens: Some(completion), is_estimate: false }
-            }
+            Some(usage) => Answered { usage, is_estimate: false },
             None => {
                 let count = move || asked.iter().map(|text| tokens::count(text) as u64).sum();
-                let prompt_tokens = tokio::task::spawn_blocking(count).await.unwrap_or_default();
-                Answered { prompt_tokens, completion_tokens: None, is_estimate: true }
+                let prompt = tokio::task::spawn_blocking(count).await.unwrap_or_default();
+                Answered { usage: Usage { prompt, ..Usage::default() }, is_estimate: true }
             }
         })
     }
@@ -386,19 +384,18 @@ impl Live {
     async fn message(&self, kind: MessageType, answered: &Answered) -> Outcome<NewMessage> {
         let Some(draft) = self.turn.draft.clone() else { return Err(Stop::Moved) };
         let facts = MessageFacts {
-            prompt_tokens: answered.prompt_tokens,
-            completion_tokens: 0,
             is_estimate: answered.is_estimate,
             model: Some(self.turn.config.model_id.clone()),
-            is_cancelled: false,
             attempt: draft.attempt,
             sequence: self.sequence,
+            ..MessageFacts::default()
         };
         let prepared =
             self.engine.prepare_message(Role::Assistant, kind, self.text.clone(), Origin::Agent, facts).await;
         let message = prepared.map_err(|error| of_store(&error))?;
-        let completion_tokens = answered.completion_tokens.unwrap_or(message.tokens);
-        let facts = MessageFacts { completion_tokens, ..message.facts };
+        let completion = if answered.is_estimate { message.tokens } else { answered.usage.completion };
+        let prices = self.engine.chat.model.describe(&self.turn.config.model_id).prices;
+        let facts = message.facts.counted(Usage { completion, ..answered.usage }, prices);
         Ok(NewMessage { id: draft.message, facts, ..message })
     }
 
