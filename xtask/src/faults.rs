@@ -158,6 +158,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             print_readers(&tokio::runtime::Runtime::new()?.block_on(readers::run(&plan))?)
         }),
         Fault::Power { cuts, seed, systems } => run_power(cuts, seed, &systems),
+        // It runs in this process, and most of its time is spent in hashes and compression.
         Fault::Corrupt { databases } if cfg!(debug_assertions) => {
             let databases = databases.to_string();
             let again = ["--package", "xtask", "--", "faults", "corrupt", "--databases", &databases];
@@ -198,21 +199,20 @@ const DISK: [&str; 6] = ["write", "fsync", "open", "mkdir", "rename", "unlink"];
 
 fn run_power(cuts: u32, seed: u64, systems: &[String]) -> anyhow::Result<()> {
     systems.iter().try_for_each(|system| {
-            in_directory(|folder| {
-                let plan = plan(folder, cuts, 1, seed)?;
-                let progress = |cut: u32| {
-                    if cut.is_multiple_of(50) {
-                        say(format_args!("{system}: {cut} of {cuts}"))
-                    }
-                };
-                let report = match system.as_str() {
-                    "simulated" => power::run(&plan, Disk::Honest)?,
-                    kind => power::image::cut(&plan, kind, folder, progress)?,
-                };
-                judge(&format!("power cuts, {system}"), &report)
-            })
-        }),
-        // It runs in this process, and most of its time is spent in hashes and compression.
+        in_directory(|folder| {
+            let plan = plan(folder, cuts, 1, seed)?;
+            let progress = |cut: u32| {
+                if cut.is_multiple_of(50) {
+                    say(format_args!("{system}: {cut} of {cuts}"))
+                }
+            };
+            let report = match system.as_str() {
+                "simulated" => power::run(&plan, Disk::Honest)?,
+                kind => power::image::cut(&plan, kind, folder, progress)?,
+            };
+            judge(&format!("power cuts, {system}"), &report)
+        })
+    })
 }
 
 fn in_directory(work: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {

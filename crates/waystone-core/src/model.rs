@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use crate::api::{ModelInfo, Role, Tool, TurnError};
+use crate::api::{ModelInfo, Prices, Role, Tool, TurnError};
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +86,20 @@ pub struct Usage {
     pub cache_write: u64,
 }
 
+impl Prices {
+    /// What an answer costs, in US dollars.
+    pub fn cost_usd(&self, usage: Usage) -> f64 {
+        let fresh = usage.prompt.saturating_sub(usage.cache_read + usage.cache_write);
+        let parts = [
+            (fresh, self.input),
+            (usage.cache_read, self.cache_read.unwrap_or(self.input * 0.1)),
+            (usage.cache_write, self.cache_write.unwrap_or(self.input * 1.25)),
+            (usage.completion, self.output),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1e6
+    }
+}
+
 /// Why a model does not answer, or not to the end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelError {
@@ -115,4 +129,20 @@ pub trait Model: Send + Sync {
 pub trait Answer: Send {
     /// Its next part; `None` when it has ended as it should.
     async fn next(&mut self) -> Option<Result<Chunk, ModelError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_a_cache_or_goes_into_one_has_its_own_price() {
+        let usage = Usage { prompt: 1_000_000, completion: 100_000, cache_read: 500_000, cache_write: 200_000 };
+        let given = Prices { input: 3.0, output: 15.0, cache_read: Some(1.0), cache_write: Some(4.0) };
+        assert_eq!(given.cost_usd(usage), 0.9 + 0.5 + 0.8 + 1.5);
+        let left_out = Prices { cache_read: None, cache_write: None, ..given };
+        assert!((left_out.cost_usd(usage) - (0.9 + 0.15 + 0.75 + 1.5)).abs() < 1e-12);
+        let odd = Usage { prompt: 1, cache_read: 2, ..Usage::default() };
+        assert!((left_out.cost_usd(odd) - 0.6e-6).abs() < 1e-15, "a provider may count as it likes");
+    }
 }

@@ -145,6 +145,9 @@ pub struct MessageMetadata {
     /// The model that wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
+    /// What it cost in US dollars, by the prices that are configured; an estimate where the tokens are one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Someone ended it before it was whole.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
@@ -159,9 +162,19 @@ pub struct MessageTokens {
     /// What the model wrote.
     pub completion: u64,
     pub total: u64,
+    /// Of what the model read, what came from its provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// And what went into it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
     /// They were not counted with the model's own tokenizer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A message in the tree.

@@ -5,13 +5,14 @@ use async_trait::async_trait;
 use super::{Idempotency, OpenCall, Scope, ToolChange};
 use crate::api::{
     Branch, BranchList, ChatConfig, ContentPart, Context, ContextPage, ContextState, ListContexts, Message,
-    MessageContent, MessageType, Origin, Resync, Role, SwitchedBranch, ToolCall, TurnError,
+    MessageContent, MessageType, Origin, Prices, Resync, Role, SwitchedBranch, ToolCall, TurnError,
 };
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{BranchName, ProjectId, SegmentId, SessionId, ToolCallId};
 use crate::meaning::Piece;
+use crate::model::Usage;
 use crate::tools::ToolOutput;
 
 /// A conversation to be begun.
@@ -46,17 +47,35 @@ pub struct NewMessage {
 }
 
 /// What else is kept of a message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MessageFacts {
     /// What the model read, and wrote; as it counted them itself, or as we do.
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
+    /// Of what it read, what came from the provider's cache, and what went into it.
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
     pub is_estimate: bool,
+    pub cost_usd: Option<f64>,
     pub model: Option<String>,
     pub is_cancelled: bool,
     /// The attempt in which it was written, and the last sequence of that.
     pub attempt: u64,
     pub sequence: u64,
+}
+
+impl MessageFacts {
+    /// The same, of an answer that took `usage`.
+    pub(crate) fn counted(self, usage: Usage, prices: Option<Prices>) -> Self {
+        Self {
+            prompt_tokens: usage.prompt,
+            completion_tokens: usage.completion,
+            cache_read_tokens: usage.cache_read,
+            cache_write_tokens: usage.cache_write,
+            cost_usd: prices.map(|prices| prices.cost_usd(usage)),
+            ..self
+        }
+    }
 }
 
 /// A branch to be begun.

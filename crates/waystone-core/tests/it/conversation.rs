@@ -1,5 +1,6 @@
 //! Conversations on real SQLite files, with the fake model server behind them.
 
+mod cost;
 mod kept;
 mod secret;
 mod stream;
@@ -40,6 +41,10 @@ impl Talk {
         let settings = ProviderSettings {
             openai_api_key: Some("key".to_owned()),
             openai_base_url: Some(self.fake.base_url()),
+            models: serde_json::from_value(json!({
+                "priced": { "provider": "openai", "prices": { "input": 2, "output": 8, "cache_read": 0.5 } },
+            }))
+            .unwrap(),
             ..ProviderSettings::default()
         };
         Chat {

@@ -94,10 +94,18 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
 
 /// `after` is the newest event before it was written.
 fn write_facts(facts: &MessageFacts, after: i64) -> Value {
-    json!({
+    let mut written = json!({
         "prompt": facts.prompt_tokens, "completion": facts.completion_tokens, "estimated": facts.is_estimate, "model": facts.model,
         "cancelled": facts.is_cancelled, "attempt": facts.attempt, "sequence": facts.sequence, "after": after,
-    })
+    });
+    let cached = [("cache_read", facts.cache_read_tokens), ("cache_write", facts.cache_write_tokens)];
+    for (name, tokens) in cached.into_iter().filter(|(_, tokens)| *tokens > 0) {
+        written[name] = json!(tokens);
+    }
+    if let Some(cost) = facts.cost_usd {
+        written["cost_usd"] = json!(cost);
+    }
+    written
 }
 
 fn read_facts(text: &str) -> DbResult<(MessageFacts, i64)> {
@@ -106,6 +114,9 @@ fn read_facts(text: &str) -> DbResult<(MessageFacts, i64)> {
     let read = MessageFacts {
         prompt_tokens: number("prompt"),
         completion_tokens: number("completion"),
+        cache_read_tokens: number("cache_read"),
+        cache_write_tokens: number("cache_write"),
+        cost_usd: facts["cost_usd"].as_f64(),
         is_estimate: facts["estimated"].as_bool().unwrap_or_default(),
         model: facts["model"].as_str().map(str::to_owned),
         is_cancelled: facts["cancelled"].as_bool().unwrap_or_default(),
@@ -136,6 +147,8 @@ fn read(row: &Row<'_>) -> DbResult<Message> {
         prompt: facts.prompt_tokens,
         completion: facts.completion_tokens,
         total: facts.prompt_tokens + facts.completion_tokens,
+        cache_read: facts.cache_read_tokens,
+        cache_write: facts.cache_write_tokens,
         estimated: facts.is_estimate,
     };
     Ok(Message {
@@ -149,6 +162,7 @@ fn read(row: &Row<'_>) -> DbResult<Message> {
             tokens,
             origin: read_origin(row, 8)?.1,
             model_id: facts.model,
+            cost_usd: facts.cost_usd,
             cancelled: facts.is_cancelled,
         },
         parent_id: row.get::<_, Option<String>>(7)?.map(|id| id.parse()).transpose().map_err(wrong)?,
@@ -318,7 +332,7 @@ pub(crate) fn copy_branch(
         let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
         for message in read_all(db, condition, params![span.branch, span.first, span.last])? {
             let (text, parts) = (message.text(), parts_of(&message));
-            let MessageTokens { prompt, completion, estimated, .. } = message.metadata.tokens;
+            let MessageTokens { prompt, completion, cache_read, cache_write, estimated, .. } = message.metadata.tokens;
             let (tokens, pieces) = counted(db, from.session, &message.id)?;
             let copy = NewMessage {
                 id: clock.new_id().parse().map_err(|error| unreadable("an id", error))?,
@@ -331,6 +345,9 @@ pub(crate) fn copy_branch(
                 facts: MessageFacts {
                     prompt_tokens: prompt,
                     completion_tokens: completion,
+                    cache_read_tokens: cache_read,
+                    cache_write_tokens: cache_write,
+                    cost_usd: message.metadata.cost_usd,
                     is_estimate: estimated,
                     model: message.metadata.model_id,
                     is_cancelled: message.metadata.cancelled,

@@ -27,9 +27,9 @@ const CALLS_KEPT_MAX: usize = 100;
 
 /// What a model has said in the end.
 pub(super) struct Answered {
-    usage: Option<Usage>,
-    /// What it read, as we count it, if it did not say so.
-    prompt_tokens: u64,
+    usage: Usage,
+    /// Its provider did not count, and what it wrote is not counted yet.
+    is_estimate: bool,
     calls: Vec<Call>,
 }
 
@@ -125,14 +125,14 @@ impl Live {
             let message = "the model answered nothing".to_owned();
             return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
         }
-        let prompt_tokens = match usage {
-            Some(usage) => usage.prompt,
+        Ok(match usage {
+            Some(usage) => Answered { usage, is_estimate: false, calls },
             None => {
                 let count = move || asked.iter().map(|text| tokens::count(text) as u64).sum();
-                tokio::task::spawn_blocking(count).await.unwrap_or_default()
+                let prompt = tokio::task::spawn_blocking(count).await.unwrap_or_default();
+                Answered { usage: Usage { prompt, ..Usage::default() }, is_estimate: true, calls }
             }
-        };
-        Ok(Answered { usage, prompt_tokens, calls })
+        })
     }
 
     /// Tells an answer that was held back, without what must not be kept.
@@ -265,23 +265,20 @@ impl Live {
             Some(draft) => draft,
             None => self.next_draft()?,
         };
-        let usage = answered.usage.unwrap_or_default();
         let facts = MessageFacts {
-            prompt_tokens: answered.prompt_tokens,
-            completion_tokens: usage.completion,
-            is_estimate: answered.usage.is_none(),
+            is_estimate: answered.is_estimate,
             model: Some(self.turn.config.model_id.clone()),
-            is_cancelled: false,
             attempt: draft.attempt,
             sequence: self.sequence,
+            ..MessageFacts::default()
         };
         let parts = judged.iter().map(Judged::part).collect();
         let made = self.make_message(kind, parts, draft.message, facts).await;
-        let (mut message, warnings) = made.map_err(|error| of_store(&error))?;
-        if answered.usage.is_none() {
-            message.facts.completion_tokens = message.tokens;
-        }
-        Ok((message, warnings))
+        let (message, warnings) = made.map_err(|error| of_store(&error))?;
+        let completion = if answered.is_estimate { message.tokens } else { answered.usage.completion };
+        let prices = self.engine.chat.model.describe(&self.turn.config.model_id).prices;
+        let facts = message.facts.counted(Usage { completion, ..answered.usage }, prices);
+        Ok((NewMessage { facts, ..message }, warnings))
     }
 
     async fn make_message(
