@@ -9,9 +9,19 @@ use super::{Control, Heard, SCRIPT, call, count, echo, failure, later, names, se
 
 /// A server in a process that is not ours to start.
 struct Remote {
-    process: Child,
+    process: Process,
     heard: Heard,
     port: u64,
+}
+
+/// Killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Remote {
@@ -21,7 +31,7 @@ impl Remote {
         }
         let mut command = Command::new("python3");
         command.args([SCRIPT, &settings.to_string()]).env("CONTROL", control.port());
-        let process = command.stdin(Stdio::null()).spawn().unwrap();
+        let process = Process(command.stdin(Stdio::null()).spawn().unwrap());
         let mut heard = control.started().await;
         let port = heard.next().await.unwrap()["port"].as_u64().unwrap();
         Self { process, heard, port }
@@ -35,9 +45,8 @@ impl Remote {
         json!({ "url": self.url() })
     }
 
-    async fn kill(mut self) -> Vec<String> {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    async fn kill(self) -> Vec<String> {
+        drop(self.process);
         self.heard.end().await
     }
 }

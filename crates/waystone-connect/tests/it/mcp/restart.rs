@@ -15,13 +15,15 @@ async fn a_server_that_dies_in_a_call_is_started_anew_and_the_call_is_not_sent_a
     let unknown = "it went away while the call was under way; the outcome of the call is unknown";
     assert_eq!(died, format!("MCP server `fake`: {unknown}"));
     assert_eq!(count(&control.started().await.end().await, "tools/call"), 1);
+    assert!(control.none_started().await);
 
     later(1).await;
     assert_eq!(names(&servers).await.len(), 10);
     assert_eq!(echo(&servers, "back").await.content, json!("back"));
-    let heard = control.started().await;
+    let mut heard = control.started().await;
+    assert_eq!(heard.method("tools/call").await["params"]["name"], "echo");
     servers.shut_down().await;
-    assert_eq!(count(&heard.end().await, "tools/call"), 1, "of the echo alone");
+    assert_eq!(count(&heard.end().await, "tools/call"), 1);
 }
 
 #[tokio::test]
