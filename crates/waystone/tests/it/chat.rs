@@ -11,6 +11,7 @@ use serde_json::Value;
 use waystone_testkit::secrets::planted;
 
 use person::{Person, printed, told};
+use terminal::{PROMPT, Terminal};
 
 const DEMO: &str = "This is the built-in demo model";
 
@@ -87,6 +88,25 @@ fn what_fails_says_why_and_what_to_do() {
     let id = failed["contexts"][0]["id"].as_str().unwrap();
     check(&["chat", "--context", id, "--branch", "b", "hi"], 1, &["there is no branch `b`"]);
     assert!(person.ask(&["chat", "--context", id, "--model", "demo", "hi"]).contains(DEMO), "the model can be changed");
+}
+
+#[test]
+fn nothing_is_left_of_a_conversation_in_which_nothing_could_be_said() {
+    let person = Person::new();
+    let secret = planted(5).into_iter().find(|one| one.rule == "github-token").unwrap().secret;
+    let blocked = person.run(&["chat", "--secrets", "block", &format!("my key is {secret}")]);
+    assert!(blocked.status.code() == Some(1) && !told(&blocked).contains("goes on"), "{blocked:?}");
+    assert!(person.ask(&["context", "list"]).contains("No conversations yet"));
+    let gone = person.ask(&["session", "list", "--deleted"]);
+    assert!(gone.contains("No "), "{gone}");
+
+    let mut terminal = Terminal::chat(&person, &["--secrets", "block"]);
+    let refused = terminal.enter(&format!("my key is {secret}"), PROMPT);
+    assert!(refused.contains("error: "), "{refused}");
+    terminal.enter("hello", PROMPT);
+    let list = person.ask_json(&["context", "list"]);
+    assert_eq!(list["contexts"].as_array().unwrap().len(), 1);
+    assert_eq!(list["contexts"][0]["title"], "hello");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::io;
 
 use waystone_core::api::{
-    AddMessage, AddedMessage, CreateContext, EditMessage, FindContext, ListMessages, Message, MessageType, Role,
-    UpdateContext,
+    AddMessage, AddedMessage, CreateContext, Deletion, EditMessage, FindContext, ListMessages, Message, MessageType,
+    Role, UpdateContext,
 };
 use waystone_core::id::{BranchName, SegmentId, SessionId};
 use waystone_core::store::Scope;
@@ -146,22 +146,17 @@ impl Talk<'_> {
 
     /// Begins a turn and follows it to its end.
     pub(super) async fn turn(&mut self, begin: Begin) -> anyhow::Result<Ended> {
+        let is_first = self.place.is_none();
         let Place { context, branch } = self.place().await?;
-        let (engine, scope) = (self.engine, self.scope);
-        let mut reader = engine.follow_context(scope, &context, None).await?;
-        let added = match begin {
-            Begin::Say(content) => {
-                let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
-                Some(engine.add_message(scope, &context, request).await?)
+        let mut reader = self.engine.follow_context(self.scope, &context, None).await?;
+        let added = match self.begin(begin, &context, branch).await {
+            // Nothing is left of a conversation in which nothing could be said.
+            Err(error) if is_first => {
+                self.place = None;
+                self.engine.delete_context(self.scope, &context, Deletion { purge: true }).await?;
+                return Err(error.into());
             }
-            Begin::Edit(message, content) => {
-                let request = EditMessage { content, branch: None };
-                Some(engine.edit_message(scope, &context, &message, request).await?)
-            }
-            Begin::Retry => {
-                engine.retry_turn(scope, &context, None).await?;
-                None
-            }
+            added => added?,
         };
         if let Some(AddedMessage { branch, warnings, .. }) = added {
             crate::cli::warn(&warnings);
@@ -171,6 +166,29 @@ impl Talk<'_> {
         let ended = self.follow_through(&context, &mut reader, &mut screen).await?;
         self.answer = screen.completed.map(|(message, _)| message);
         Ok(ended)
+    }
+
+    async fn begin(
+        &self,
+        begin: Begin,
+        context: &SessionId,
+        branch: BranchName,
+    ) -> waystone_core::Result<Option<AddedMessage>> {
+        let (engine, scope) = (self.engine, self.scope);
+        Ok(match begin {
+            Begin::Say(content) => {
+                let request = AddMessage { content, branch: Some(branch), idempotency_key: None };
+                Some(engine.add_message(scope, context, request).await?)
+            }
+            Begin::Edit(message, content) => {
+                let request = EditMessage { content, branch: None };
+                Some(engine.edit_message(scope, context, &message, request).await?)
+            }
+            Begin::Retry => {
+                engine.retry_turn(scope, context, None).await?;
+                None
+            }
+        })
     }
 
     /// From now on what is said is said on this branch.
