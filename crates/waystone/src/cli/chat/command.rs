@@ -9,7 +9,7 @@ pub(super) const HELP: &str = "\
 /branches      list branches
 /undo          take the last exchange back: go on before it, on a new branch
 /edit TEXT     say your last message anew, in other words, on a new branch
-/retry         ask again after a failure
+/retry         ask again when there is no answer
 /tools         list the tools that the model can call
 /model NAME    let another model answer from now on
 /help          show this

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{CreateBranch, Role, Tool, ToolList, TurnError, UpdateContext};
+use waystone_core::api::{ContextState, CreateBranch, MessageType, Role, Tool, ToolList, TurnError, UpdateContext};
 use waystone_core::id::BranchName;
 use waystone_core::store::Fork;
 
@@ -81,7 +81,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         Ended::Cancelled => {
             // A terminal shows that Ctrl-C was typed.
             tell("\n")?;
-            note("ended before anything was written");
+            note("ended before anything was written; /retry asks again");
         }
         Ended::Failed(error) => {
             let hint = format!("{}; /retry asks again", error.hint);
@@ -121,10 +121,17 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
         Command::Retry => {
             // What failed may be on a branch that was left since.
             let newest = talk.find_newest(&place).await?.ok_or_else(nothing_said)?;
-            if newest.role != Role::User {
+            if newest.role == Role::Assistant && newest.message_type != MessageType::ToolCall {
                 return Err(answered().into());
             }
-            return Ok(Some(Begin::Retry));
+            let state = talk.engine.find_turn(talk.scope, &place.context).await?.current_state;
+            if state != ContextState::Idle {
+                return Ok(Some(Begin::Retry));
+            }
+            // The turn did not fail, it was ended: the same is said again in the same place.
+            let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
+            let text = said.text();
+            return Ok(Some(Begin::Edit(said.id, text)));
         }
         Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
     }

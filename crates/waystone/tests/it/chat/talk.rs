@@ -171,6 +171,26 @@ async fn an_interrupt_ends_the_answer_and_at_the_prompt_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_ended_before_it_was_answered_is_asked_again() {
+    let mut person = Person::new();
+    let model = slow_model(&mut person, Reply::text("never said")).await;
+    let mut terminal = Terminal::chat(&person, &["--model", "slow"]);
+    terminal.press("a question\r");
+    model.asked(1).await;
+    terminal.interrupt();
+    let ended = terminal.wait_for(PROMPT);
+    assert!(ended.ends_with("note: ended before anything was written; /retry asks again\n"), "{ended}");
+    model.release(100);
+    assert_eq!(terminal.enter("/retry", "\nedit-1> "), "a question\n", "the model echoes");
+    let answered = terminal.enter("/retry", "\nedit-1> ");
+    assert!(answered.contains("the last message on this branch is answered"), "{answered}");
+    let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();
+    let said = |branch: &str| person.said(&id, branch).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    assert_eq!(said("edit-1"), ["a question", "a question"]);
+    assert_eq!(said("main"), ["a question"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_whose_process_was_killed_is_gone_on_with() {
     let mut person = Person::new();
     let model = slow_model(&mut person, Reply::text("one two three")).await;
