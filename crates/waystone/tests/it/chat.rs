@@ -182,6 +182,22 @@ fn a_list_fits_a_narrow_terminal_and_shows_what_each_conversation_is_about() {
 }
 
 #[test]
+fn help_fits_a_narrow_terminal_and_long_help_has_every_setting() {
+    let person = Person::new();
+    for command in ["chat", "context", "context list", "context show", "context export"] {
+        let help = |form: &str| {
+            let arguments: Vec<&str> = command.split(' ').chain([form]).collect();
+            let shown = Terminal::begin(&person, &arguments).ended(true);
+            assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+            shown
+        };
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(short.lines().count() <= 40 && !short.contains("--max-checkpoints"), "{short}");
+        assert!(long.contains("--max-checkpoints") && long.contains("--tool-policy"), "{long}");
+    }
+}
+
+#[test]
 fn a_conversation_is_deleted_and_restored() {
     let person = Person::new();
     let id = person.begin("hello");
