@@ -58,6 +58,9 @@ impl Providers {
     /// Takes no time: nothing is opened before the first call.
     pub fn new(settings: ProviderSettings) -> Self {
         let client = |provider: Provider| {
+            if provider == Provider::Demo {
+                return None;
+            }
             let (key, url) = settings.of(provider);
             let key = key.and_then(Key::new);
             let is_set = provider == Provider::Ollama || key.is_some() || url.is_some();
@@ -71,7 +74,7 @@ impl Providers {
         };
         let ollama_host = settings.of(Provider::Ollama).1;
         Self {
-            clients: Provider::ALL.into_iter().skip(1).filter_map(client).collect(),
+            clients: Provider::ALL.into_iter().filter_map(client).collect(),
             own_clients: settings.models.iter().filter_map(own_client).collect(),
             has_gateway: settings.of(Provider::OpenAi).1.is_some(),
             ollama: Ollama::new(&ollama::base_url(ollama_host.as_deref().unwrap_or(Provider::Ollama.url()))),
@@ -98,7 +101,7 @@ impl Providers {
         (provider, id.to_owned())
     }
 
-    /// Whether nobody else is known to have a model that says itself not where it is.
+    /// Whether nobody else is known to have a model of that name.
     fn may_be_of_ollama(&self, id: &str) -> bool {
         !self.has_gateway && !is_of_openai(id)
     }

@@ -98,15 +98,17 @@ impl Blocks {
         self.stop_reason.as_deref() == Some("refusal") && !self.has_text
     }
 
-    /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer.
+    /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer. Some servers give all
+    /// but the last as 0.
     fn count(&mut self, usage: Option<wire::Usage>) {
         let Some(usage) = usage else { return };
         let before = self.usage.unwrap_or_default();
+        let newer = |given: Option<u64>, before: u64| given.filter(|tokens| *tokens > 0).unwrap_or(before);
         self.usage = Some(Usage {
-            prompt: usage.input_tokens.unwrap_or(before.prompt),
-            completion: usage.output_tokens.unwrap_or(before.completion),
-            cache_read: usage.cache_read_input_tokens.unwrap_or(before.cache_read),
-            cache_write: usage.cache_creation_input_tokens.unwrap_or(before.cache_write),
+            prompt: newer(usage.input_tokens, before.prompt),
+            completion: newer(usage.output_tokens, before.completion),
+            cache_read: newer(usage.cache_read_input_tokens, before.cache_read),
+            cache_write: newer(usage.cache_creation_input_tokens, before.cache_write),
         });
     }
 }

@@ -188,7 +188,7 @@ async fn what_was_read_afresh_from_a_cache_and_into_one_is_the_prompt() {
 async fn what_is_thought_or_not_known_is_passed_over() {
     let fake = FakeModel::start().await;
     fake.then(Reply::events([
-        r#"{"type":"message_start","message":{"id":"m","content":[],"usage":null}}"#,
+        r#"{"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":7,"output_tokens":0}}}"#,
         r#"{"type":"ping"}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}"#,
@@ -202,7 +202,7 @@ async fn what_is_thought_or_not_known_is_passed_over() {
         r#"{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","name":"time","input":{"city":"Bern"}}}"#,
         r#"{"type":"content_block_stop","index":3}"#,
         r#"{"type":"something_new","x":1}"#,
-        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":7,"output_tokens":3}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":0,"output_tokens":3}}"#,
         r#"{"type":"message_stop"}"#,
         "not read",
     ]));
