@@ -83,11 +83,16 @@ async fn contexts_are_listed_without_their_messages_last_used_first() {
     let (first, ..) = greeting(&talk).await;
     let second = talk.create().await;
     let names = [(first.as_str(), "first"), (second.as_str(), "second")];
+    // A conversation is called by what was said first.
     let of = |id: &str, at: &str| {
-        json!({
+        let mut listed = json!({
             "id": id, "project_id": "project", "config": config(), "active_branch_name": "main", "current_state": "Idle",
             "created_at": AT, "updated_at": at,
-        })
+        });
+        if id == "first" {
+            listed["title"] = json!("Hello");
+        }
+        listed
     };
     let listed = talk.get("").await;
     assert_eq!(named(&listed, &names), json!({ "contexts": [of("second", AT), of("first", AT)] }));

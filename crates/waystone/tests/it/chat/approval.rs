@@ -71,7 +71,7 @@ fn a_call_runs_with_the_arguments_that_a_person_gives() {
     let wrong = terminal.enter("e {\"path\": ", ASKED);
     assert!(wrong.starts_with("these are no arguments: EOF while parsing"), "{wrong}");
     let answered = terminal.enter(r#"e {"path": "b.txt", "content": "other"}"#, PROMPT);
-    assert_eq!(answered, "The tool `write_file` said: \"made `b.txt`: 5 bytes\".\n");
+    assert!(answered.contains("[the user changed the arguments to {\"path\":\"b.txt\""), "{answered}");
     assert_eq!((written(&person, "a.txt"), written(&person, "b.txt").as_deref()), (None, Some("other")));
 }
 
