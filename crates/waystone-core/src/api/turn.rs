@@ -79,6 +79,9 @@ pub struct TurnState {
     /// Those calls, in the order in which they were made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending_tool_calls: Vec<ToolCall>,
+    /// Calls of tools that the client declared, which wait for its answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub awaited_tool_calls: Vec<ToolCall>,
     /// The branch that the newest turn is on, and that a retry goes on with.
     pub branch: String,
     /// The message that is being written, while it is.

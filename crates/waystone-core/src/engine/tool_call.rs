@@ -167,26 +167,32 @@ impl Engine {
 
     /// Refuses the calls that nobody decided about in time. Returns how many conversations had some.
     pub async fn expire_tools(&self, scope: &Scope) -> Result<usize> {
-        let Some(before) = self.expired_before().filter(|_| self.check_writable().is_ok()) else {
-            return Ok(0);
-        };
+        let Some(before) = self.expired_before() else { return Ok(0) };
         let mut expired = 0;
         for context in self.store.list_expired_calls(scope, before).await? {
-            let open = self.store.list_open_calls(scope, &context).await?;
-            let is_old = |open: &OpenCall| {
-                open.call.approval_status == ApprovalStatus::Pending && open.call.requested_at < before
-            };
-            let ids: Vec<ToolCallId> = open.into_iter().filter(is_old).map(|open| open.call.id).collect();
-            let request =
-                DecideTools { tool_call_ids: ids, hashes: Default::default(), reason: None, idempotency_key: None };
-            match self.decide(scope, &context, request, Verdict::Expire).await {
-                Ok(_) => expired += 1,
-                // Someone decided meanwhile.
-                Err(Error::InvalidState { .. } | Error::Conflict(_) | Error::InvalidInput(_)) => {}
-                Err(error) => return Err(error),
-            }
+            expired += usize::from(self.expire_tools_of(scope, &context).await?);
         }
         Ok(expired)
+    }
+
+    /// The same for one conversation. Whether it had some.
+    pub async fn expire_tools_of(&self, scope: &Scope, context: &SessionId) -> Result<bool> {
+        let Some(before) = self.expired_before().filter(|_| self.check_writable().is_ok()) else { return Ok(false) };
+        let open = self.store.list_open_calls(scope, context).await?;
+        let is_old =
+            |open: &OpenCall| open.call.approval_status == ApprovalStatus::Pending && open.call.requested_at < before;
+        let ids: Vec<ToolCallId> = open.into_iter().filter(is_old).map(|open| open.call.id).collect();
+        if ids.is_empty() {
+            return Ok(false);
+        }
+        let request =
+            DecideTools { tool_call_ids: ids, hashes: Default::default(), reason: None, idempotency_key: None };
+        match self.decide(scope, context, request, Verdict::Expire).await {
+            Ok(_) => Ok(true),
+            // Someone decided meanwhile.
+            Err(Error::InvalidState { .. } | Error::Conflict(_) | Error::InvalidInput(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// What waits since before then has waited too long.
@@ -389,6 +395,12 @@ impl Engine {
         if !call.by_client {
             let why = format!("the tool of call `{id}` was not declared by a client, and answers itself");
             return Err(Error::InvalidInput(why));
+        }
+        if call.approval_status == ApprovalStatus::Pending && call.outcome.is_none() {
+            let state = self.store.find_turn(scope, context).await?.state;
+            let (why, hint) =
+                ("the call waits for approval", "approve it first, with POST /api/contexts/{id}/tools/approve");
+            return Err(Error::InvalidState { context: context.clone(), state, why, hint });
         }
         let answer = ToolOutput { content: request.result.clone(), is_error: request.is_error };
         if !self.store.answer_tool_call(scope, context, id, answer, self.clock.now(), idempotency).await? {

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use super::Engine;
 use super::conversation::retry_of;
 use crate::api::{
-    ApprovalStatus, ContextState, MessageType, Origin, Role, StateChanged, ToolCall, ToolCallCompleted, ToolOutcome,
-    TurnChanged, TurnState,
+    ApprovalStatus, ContextState, MessageType, Origin, Role, StateChanged, ToolCallCompleted, ToolOutcome, TurnChanged,
+    TurnState,
 };
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
@@ -267,17 +267,22 @@ impl Engine {
     /// Where the turn of a conversation is.
     pub async fn find_turn(&self, scope: &Scope, context: &SessionId) -> Result<TurnState> {
         let turn = self.store.find_turn(scope, context).await?;
-        let open = match turn.pending {
-            0 => Vec::new(),
-            _ => self.store.list_open_calls(scope, context).await?,
+        let open = match turn.state {
+            ContextState::AwaitingToolApproval | ContextState::ExecutingTools => {
+                self.store.list_open_calls(scope, context).await?
+            }
+            _ => Vec::new(),
         };
-        let waits = |call: &ToolCall| call.approval_status == ApprovalStatus::Pending;
-        let pending: Vec<ToolCall> = open.into_iter().map(|open| open.call).filter(waits).collect();
+        let is_pending = |open: &OpenCall| open.call.approval_status == ApprovalStatus::Pending;
+        let (pending, others): (Vec<_>, Vec<_>) = open.into_iter().partition(is_pending);
+        let is_awaited = |open: &OpenCall| open.call.by_client && open.answer.is_none();
+        let awaited = others.into_iter().filter(is_awaited).filter(|_| turn.state == ContextState::ExecutingTools);
         Ok(TurnState {
             current_state: turn.state,
             can_send_message: fsm::next(turn.state, TurnEvent::UserMessage).is_some(),
             pending_tool_approvals: pending.len() as u64,
-            pending_tool_calls: pending,
+            pending_tool_calls: pending.into_iter().map(|open| open.call).collect(),
+            awaited_tool_calls: awaited.map(|open| open.call).collect(),
             branch: turn.branch.to_string(),
             message_id: turn.draft.filter(|_| turn.state.is_running()).map(|draft| draft.message),
             error: turn.error,

@@ -11,7 +11,7 @@ use waystone_server::http::operations;
 /// Conversations are for applications and people: an agent has its own, and asks no other model through us. A person talks with
 /// `chat`, which shows an answer as it comes and thus needs no text of a message from a sequence on; a branch that is not gone on with is in no
 /// one's way there, so only programs delete branches. Turns whose process is gone are no one's to ask for.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 84] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 85] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -89,10 +89,11 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 84] = [
     ("list_tools", true, None, Some("chat")),
     ("approve_tools", true, None, Some("chat")),
     ("deny_tools", true, None, Some("chat")),
-    ("find_tool_call", true, None, None),
+    ("find_tool_call", true, None, Some("chat")),
     ("edit_arguments", true, None, Some("chat")),
     ("answer_tool_call", true, None, None),
     ("expire_tools", false, None, Some("serve")),
+    ("expire_tools_of", false, None, Some("chat")),
     ("list_models", true, None, Some("models")),
     ("adopt_turns", false, None, Some("serve")),
     ("adopt_turn", false, None, Some("chat")),

@@ -62,11 +62,19 @@ pub(crate) fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
 /// Removes a file, and its folder with the last one.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // Someone removed it before, and perhaps could not make sure that it stays removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed?,
     }
     let Some(folder) = path.parent() else { return Ok(()) };
-    sync_directory(folder)?;
+    // So may it be with its folder.
+    let is_gone = |synced: &io::Result<()>| matches!(synced, Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let synced = sync_directory(folder);
+    if is_gone(&synced) {
+        let synced = folder.parent().map_or(Ok(()), sync_directory);
+        return if is_gone(&synced) { Ok(()) } else { synced };
+    }
+    synced?;
     // Only an empty one goes.
     if fs::remove_dir(folder).is_ok() { folder.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
 }

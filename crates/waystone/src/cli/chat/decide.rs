@@ -2,15 +2,15 @@
 
 use clap::builder::styling::{AnsiColor, Style};
 use serde_json::{Map, Value};
-use waystone_core::api::{DecideTools, EditArguments, ToolCall};
-use waystone_core::id::SessionId;
+use waystone_core::api::{ApprovalStatus, DecideTools, EditArguments, ToolCall};
+use waystone_core::id::{SessionId, ToolCallId};
 
 use super::answer::cancel;
 use super::call::{shown_in_full, shown_in_short};
 use super::prompt::tell;
 use super::talk::Talk;
 use crate::cli::render::line;
-use crate::cli::warn;
+use crate::cli::{note, warn};
 
 const HELP: &str = "\
 y    run it
@@ -51,10 +51,20 @@ fn parse(typed: &str) -> Result<Choice, String> {
 
 /// Asks about every call that waits. Whether the turn goes on: Ctrl-C and the end of the input end it.
 pub(super) async fn decide(talk: &mut Talk<'_>, context: &SessionId) -> anyhow::Result<bool> {
+    let mut decided: Vec<ToolCallId> = Vec::new();
     while let Some(call) = find_pending(talk, context).await? {
+        decided.push(call.id.clone());
         if !ask(talk, context, call).await? {
             // One that others have decided about goes on.
-            return Ok(!cancel(talk.engine, talk.scope, context, &mut talk.interrupts).await?);
+            let is_ended = cancel(talk.engine, talk.scope, context, &mut talk.interrupts).await?;
+            // Calls run when all of them are decided.
+            for id in decided.iter().filter(|_| is_ended) {
+                let call = talk.engine.find_tool_call(talk.scope, context, id).await?;
+                if call.approval_status == ApprovalStatus::Approved {
+                    note(&format!("{} was approved, and was not run", line(&call.tool_name)));
+                }
+            }
+            return Ok(!is_ended);
         }
     }
     Ok(true)
@@ -62,6 +72,10 @@ pub(super) async fn decide(talk: &mut Talk<'_>, context: &SessionId) -> anyhow::
 
 /// The first call that waits, in the order in which they were made.
 async fn find_pending(talk: &Talk<'_>, context: &SessionId) -> anyhow::Result<Option<ToolCall>> {
+    // Nobody is asked about what has waited too long.
+    if talk.engine.expire_tools_of(talk.scope, context).await? {
+        warn(&["nobody decided in time".to_owned()]);
+    }
     let turn = talk.engine.find_turn(talk.scope, context).await?;
     Ok(turn.pending_tool_calls.into_iter().next())
 }
