@@ -454,7 +454,9 @@ impl Settings {
     #[expect(clippy::disallowed_methods, reason = "the values that `${NAME}` stands for are the user's own variables")]
     pub(crate) fn servers(&self) -> Servers {
         let servers = parse_servers(&self.values["mcpServers"]).unwrap_or_default();
-        let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &provider::VARIABLES[..]].concat();
+        // What is set for one server is not for another.
+        let set = ["WAYSTONE_MCP_SERVERS", "WAYSTONE_MODELS"];
+        let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &set[..], &provider::VARIABLES[..]].concat();
         Servers::new(servers, &hidden, |name| std::env::var(name).ok())
     }
 

@@ -37,7 +37,8 @@ pub(super) fn tool() -> Tool {
             &["path", "content"],
         ),
         read_only: false,
-        idempotent: true,
+        // Someone may have written in between.
+        idempotent: false,
     }
 }
 

@@ -109,7 +109,7 @@ fn there_are_four_tools_and_only_write_file_changes_anything() {
         ("read_file", true, true),
         ("list_files", true, true),
         ("search_files", true, true),
-        ("write_file", false, true),
+        ("write_file", false, false),
     ];
     assert_eq!(marks, expected);
     assert!(tools.iter().all(|tool| workspace::has(&tool.name)));

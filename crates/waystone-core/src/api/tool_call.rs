@@ -198,6 +198,11 @@ impl ToolCall {
         Self { result, outcome, approval_status, warnings, started_at, executed_at, result_message_id, ..self }
     }
 
+    /// The hash by which a call is decided about. Of one that was begun before it is another: what was decided then does not count any more.
+    pub fn asked_hash(hash: &str, begun: Option<Timestamp>) -> String {
+        begun.map_or_else(|| hash.to_owned(), |begun| format!("{hash}-{}", begun.ms()))
+    }
+
     /// What is approved: exactly this tool with exactly these arguments.
     pub(crate) fn hash_of(tool: &str, arguments: &Value) -> String {
         let both = Map::from_iter([("tool".to_owned(), tool.into()), ("arguments".to_owned(), arguments.clone())]);

@@ -101,7 +101,9 @@ impl Verdict {
             }
             Self::Deny { why: None } => Some((format!("The user denied this call.{was_begun}"), ToolOutcome::Denied)),
             Self::Expire => {
-                Some((format!("Nobody approved this call in time; it was not run.{was_begun}"), ToolOutcome::Expired))
+                let again = if is_begun { " again" } else { "" };
+                let told = format!("Nobody approved this call in time; it was not run{again}.{was_begun}");
+                Some((told, ToolOutcome::Expired))
             }
         }
     }
@@ -170,7 +172,12 @@ impl Engine {
         let Some(before) = self.expired_before() else { return Ok(0) };
         let mut expired = 0;
         for context in self.store.list_expired_calls(scope, before).await? {
-            expired += usize::from(self.expire_tools_of(scope, &context).await?);
+            match self.expire_tools_of(scope, &context).await {
+                Ok(is_expired) => expired += usize::from(is_expired),
+                // It was deleted meanwhile.
+                Err(Error::ContextNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(expired)
     }
@@ -293,7 +300,10 @@ impl Engine {
             if !matches!(verdict, Verdict::Expire) {
                 self.check_in_time(&call)?;
             }
-            if request.hashes.get(id.as_str()).is_some_and(|hash| *hash != call.hash) {
+            // Whoever approves what was changed, or begun before, says that it is that which was looked at.
+            let is_special = matches!(verdict, Verdict::Approve) && (call.edited || call.started_at.is_some());
+            let seen = request.hashes.get(id.as_str());
+            if seen.map_or(is_special, |seen| *seen != call.hash) {
                 return Err(Error::Conflict(Conflict::CallChanged(id.clone())));
             }
             step.tools.push(ToolChange::Decide { id: id.clone(), status: verdict.status() });
@@ -342,20 +352,22 @@ impl Engine {
             (step.operation, step.idempotency) = (Some("tool.edited"), idempotency.clone());
             let hash = ToolCall::hash_of(&call.tool_name, &arguments);
             let warnings = warnings.iter().cloned().chain(self.warnings()).collect();
-            let edited = call.clone().edited(arguments.clone(), hash.clone(), warnings);
+            let begun = call.started_at.filter(|_| call.outcome == Some(ToolOutcome::OutcomeUnknown));
+            let asked = ToolCall::asked_hash(&hash, begun);
+            let edited = call.clone().edited(arguments.clone(), asked.clone(), warnings);
             if let Err(error) = check_pending(context, &turn, &call).and_then(|()| self.check_in_time(&call)) {
                 return match self.asked_before(scope, context, &turn, &step).await? {
                     Some(_) => Ok(edited),
                     None => Err(error),
                 };
             }
-            let change = ToolChange::Edit { id: id.clone(), arguments: arguments.clone(), hash: hash.clone() };
+            let change = ToolChange::Edit { id: id.clone(), arguments: arguments.clone(), hash };
             let requested = RequestedCall {
                 id: id.clone(),
                 name: call.tool_name,
                 arguments: arguments.clone(),
                 approval_status: ApprovalStatus::Pending,
-                hash,
+                hash: asked,
                 by_client: call.by_client,
                 outcome_unknown: call.started_at.is_some(),
             };
@@ -459,7 +471,7 @@ impl Engine {
 const ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
 const ARGUMENT_DEPTH_MAX: usize = 64;
 
-fn check_arguments(arguments: &Value) -> Result<()> {
+pub(super) fn check_arguments(arguments: &Value) -> Result<()> {
     let size = arguments.to_string().len();
     if size > ARGUMENT_BYTES_MAX {
         let message = format!("arguments has {size} bytes, at most {ARGUMENT_BYTES_MAX} are allowed");

@@ -46,10 +46,12 @@ fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
         None => (None, None),
     };
     let answer: Option<String> = row.get(13)?;
+    let begun = started_at.filter(|_| outcome == Some(ToolOutcome::OutcomeUnknown));
+    let hash = ToolCall::asked_hash(call["hash"].as_str().unwrap_or_default(), begun);
     let call = ToolCall {
         id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         tool_name: call["tool"].as_str().unwrap_or_default().to_owned(),
-        hash: call["hash"].as_str().unwrap_or_default().to_owned(),
+        hash,
         edited: call["edited"].as_bool().unwrap_or_default(),
         arguments: call["arguments"].take(),
         approval_status,

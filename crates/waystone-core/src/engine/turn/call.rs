@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::ask::CALLS_MAX;
@@ -11,7 +11,7 @@ use super::run::{Live, Outcome, Stop, of_store, told_otherwise};
 use super::stream::TOOL_CALL_REQUESTED;
 use crate::api::{ApprovalStatus, ContentPart, RequestedCall, Tool, ToolCall, ToolCallRequested, ToolOutcome};
 use crate::engine::Engine;
-use crate::engine::tool_call::Ended;
+use crate::engine::tool_call::{Ended, check_arguments};
 use crate::error::Error;
 use crate::fsm::{self, TurnEvent};
 use crate::id::ToolCallId;
@@ -23,6 +23,7 @@ use crate::tools::ToolOutput;
 const TOOL_MAX: Duration = Duration::from_secs(30);
 const ROUNDS_TIME_MAX: Duration = Duration::from_secs(300);
 const ID_CHARS_MAX: usize = 100;
+const NAME_CHARS_MAX: usize = 64;
 const NAMED_MAX: usize = 40;
 
 /// A call, and why it cannot be run, if it cannot.
@@ -53,11 +54,17 @@ impl Judged {
 /// Looks at what a model calls: each gets an id of its own, and is approved, left to someone to decide, or refused.
 pub(super) async fn judge(live: &Live, calls: Vec<Call>) -> Outcome<Vec<Judged>> {
     let mut judged: Vec<Judged> = Vec::new();
-    for call in calls {
+    for mut call in calls {
+        call.tool = clean(&call.tool, NAME_CHARS_MAX, "tool");
+        let unbounded = check_arguments(&call.arguments).err();
+        if unbounded.is_some() {
+            call.arguments = json!({});
+        }
         let id = free_id(live, &call.id, &judged).await?;
         let tool = live.offered.iter().find(|tool| tool.name == call.tool);
         let is_over = live.called + judged.len() >= CALLS_MAX;
         let refused = match tool {
+            _ if unbounded.is_some() => unbounded.map(|why| why.to_string()),
             None => Some(no_such_tool(&call.tool, &live.offered)),
             Some(_) if !call.arguments.is_object() => Some("the arguments are not a JSON object".to_owned()),
             Some(_) if is_over => Some(format!("not run: at most {CALLS_MAX} tools are called in a turn")),
@@ -86,20 +93,22 @@ pub(super) async fn judge(live: &Live, calls: Vec<Call>) -> Outcome<Vec<Judged>>
 
 fn no_such_tool(name: &str, offered: &[Tool]) -> String {
     let names: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).take(NAMED_MAX).collect();
-    let name: String = name.chars().take(64).collect();
     match names.is_empty() {
         true => format!("there is no tool `{name}`: this conversation has none"),
         false => format!("there is no tool `{name}`; there are: {}", names.join(", ")),
     }
 }
 
+/// A name as every provider takes it back: others would refuse all that is said after it.
+fn clean(name: &str, chars_max: usize, otherwise: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let clean: String = name.chars().take(chars_max).map(allowed).collect();
+    if clean.is_empty() { otherwise.to_owned() } else { clean }
+}
+
 /// The model's id, as far as it can be one and no other call has it.
 async fn free_id(live: &Live, wanted: &str, judged: &[Judged]) -> Outcome<ToolCallId> {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let mut base: String = wanted.chars().take(ID_CHARS_MAX).map(allowed).collect();
-    if base.is_empty() {
-        base = "call".to_owned();
-    }
+    let base = clean(wanted, ID_CHARS_MAX, "call");
     let names = std::iter::once(base.clone()).chain((2_u64..).map(|number| format!("{base}-{number}")));
     for name in names {
         let Ok(id) = name.parse::<ToolCallId>() else { break };
@@ -169,9 +178,14 @@ impl Live {
         let rest = ROUNDS_TIME_MAX.saturating_sub(self.ran).max(TOOL_MAX);
         let mut too_late = Box::pin(async move { clock.sleep(rest).await });
         loop {
-            // Looked at first: an answer may be there from before.
+            // Looked at first: an answer may be there from before, and someone may have ended the turn elsewhere.
+            changes.mark_unchanged();
+            let now =
+                self.engine.store.find_turn(&self.scope, &self.context).await.map_err(|error| of_store(&error))?;
+            if now.run != self.turn.run {
+                return Err(Stop::Moved);
+            }
             if !waiting.is_empty() {
-                changes.mark_unchanged();
                 for OpenCall { call, answer } in self.list_open().await? {
                     let Some(answer) = answer.filter(|_| waiting.iter().any(|waits| waits.id == call.id)) else {
                         continue;
@@ -192,7 +206,7 @@ impl Live {
                     left -= 1;
                     self.finish(call, output, left == 0).await?;
                 }
-                changed = changes.changed(), if !waiting.is_empty() => changed.map_err(|_| Stop::Moved)?,
+                changed = changes.changed() => changed.map_err(|_| Stop::Moved)?,
                 () = &mut too_late, if !waiting.is_empty() => {
                     for call in std::mem::take(&mut waiting) {
                         left -= 1;
@@ -236,7 +250,7 @@ impl Live {
             name: call.tool_name,
             arguments: call.arguments,
             approval_status: ApprovalStatus::Pending,
-            hash: call.hash,
+            hash: ToolCall::asked_hash(&call.hash, call.started_at),
             by_client: false,
             outcome_unknown: true,
         });

@@ -429,8 +429,9 @@ async fn a_tool_that_takes_too_long_is_given_up_and_the_model_is_told() {
 }
 
 /// A conversation whose call of `note` was begun by a process that is gone.
-async fn begun(b: &mut Bench) -> (SessionId, String) {
+async fn begun(b: &mut Bench) -> (SessionId, String, String) {
     let (id, call) = waiting(b).await;
+    let before = b.call(&id, &call).await.hash;
     b.notes.is_slow.store(true, Ordering::Release);
     b.approve(&id, &[&call]).await.unwrap();
     b.notes.is_begun.notified().await;
@@ -442,15 +443,21 @@ async fn begun(b: &mut Bench) -> (SessionId, String) {
     assert_eq!(b.notes(), "eggs\n", "it is not begun again unasked");
     let pending = b.t.state(&id).await.pending_tool_calls;
     assert_eq!(pending[0].outcome, Some(ToolOutcome::OutcomeUnknown));
-    (id, call)
+    (id, call, before)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_and_never_ended_runs_again_only_if_someone_says_so() {
     let mut b = Bench::new().await;
-    let (id, call) = begun(&mut b).await;
+    let (id, call, before) = begun(&mut b).await;
     let mut reader = b.t.follow(&id, None).await;
-    b.approve(&id, &[&call]).await.unwrap();
+    // An approval from before it was begun, which comes again, is not meant for this.
+    let old = DecideTools { hashes: [(call.clone(), before)].into(), ..of(&[&call]) };
+    let refused = b.t.h.engine.approve_tools(&b.t.h.scope, &id, old).await.unwrap_err();
+    assert_eq!((refused.code(), b.approve(&id, &[&call]).await.unwrap_err().code()), ("CONFLICT", "CONFLICT"));
+    let seen = b.call(&id, &call).await.hash;
+    let new = DecideTools { hashes: [(call.clone(), seen)].into(), ..of(&[&call]) };
+    b.t.h.engine.approve_tools(&b.t.h.scope, &id, new).await.unwrap();
     until_rest(&mut reader).await;
     assert_eq!((b.notes().as_str(), b.call(&id, &call).await.outcome), ("eggs\neggs\n", Some(ToolOutcome::Succeeded)));
     b.check(&id).await;
@@ -459,7 +466,7 @@ async fn what_was_begun_and_never_ended_runs_again_only_if_someone_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_and_is_not_to_run_again_is_told_as_that() {
     let mut b = Bench::new().await;
-    let (id, call) = begun(&mut b).await;
+    let (id, call, _) = begun(&mut b).await;
     let mut reader = b.t.follow(&id, None).await;
     b.deny(&id, &[&call]).await.unwrap();
     until_rest(&mut reader).await;
@@ -586,5 +593,26 @@ async fn a_long_result_is_kept_whole_and_shown_with_a_handle() {
     let shown = b.answered()[0]["content"].as_str().unwrap().to_owned();
     assert!(shown.len() < long.len() / 4, "{} bytes are shown", shown.len());
     assert!(shown.ends_with(&format!("ws:segment:{}]", result.id)), "{}", &shown[shown.len() - 200..]);
+    b.check(&id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_no_provider_would_take_back_is_kept_as_one_that_they_do() {
+    let b = Bench::new().await;
+    let mut deep = json!({});
+    for _ in 0..120 {
+        deep = json!({ "a": deep });
+    }
+    b.t.fake.then(Reply::calls([("functions.look", json!({})), ("look", deep)])).then(Reply::text("I see."));
+    let id = b.t.begin().await;
+    assert_eq!(b.say(&id, "Go.").await.last().unwrap(), "Idle");
+    let sent = b.t.fake.requests().pop().unwrap();
+    let calls =
+        sent["messages"].as_array().unwrap().iter().find_map(|message| message["tool_calls"].as_array()).unwrap();
+    assert_eq!(
+        (calls[0]["function"]["name"].as_str(), calls[1]["function"]["arguments"].as_str()),
+        (Some("functions_look"), Some("{}"))
+    );
+    assert!(b.t.texts(&id, None).await.iter().any(|text| text.contains("nested deeper")));
     b.check(&id).await;
 }

@@ -89,9 +89,10 @@ async fn a_change_that_is_sent_again_with_its_key_gets_the_first_answer() {
     assert_eq!(first.0, 200, "{first:?}");
     assert_eq!(desk.talk.post_keyed(&path, "k", &body).await, first);
     assert_refused(&desk.talk.post_keyed(&path, "k", &other).await, 409, "CONFLICT", "another body");
-    assert_eq!(desk.talk.post_keyed(&path, "l", &other).await.0, 200);
+    let second = desk.talk.post_keyed(&path, "l", &other).await;
+    assert_eq!(second.0, 200, "{second:?}");
     assert_eq!(desk.talk.post_keyed(&path, "k", &body).await, first, "it changes nothing any more");
-    desk.decide(&waiting.context, "approve", &["call_0"]).await;
+    approve_as(&desk, &waiting, &text(&second.1["hash"])).await;
     until_state(&mut waiting.events, "Idle").await;
     assert_eq!(desk.talk.post_keyed(&path, "k", &body).await, first, "and when the turn is over");
     assert_eq!(desk.file("a.txt").as_deref(), Some("second"));
@@ -105,7 +106,7 @@ async fn a_path_that_leads_out_is_no_better_from_a_person() {
     let path = outside.path().join("b.txt");
     let answer = edit(&desk, &waiting, &json!({ "path": path.to_str().unwrap(), "content": "x" })).await;
     assert_eq!(answer.0, 200, "{answer:?}");
-    desk.decide(&waiting.context, "approve", &["call_0"]).await;
+    approve_as(&desk, &waiting, &text(&answer.1["hash"])).await;
     until_state(&mut waiting.events, "Idle").await;
     assert_eq!(desk.call(&waiting.context, "call_0").await["outcome"], "failed");
     assert!(!path.exists());
@@ -117,7 +118,9 @@ async fn who_listens_is_told_of_the_changed_arguments_before_they_run() {
     let desk = Desk::new().await;
     let mut waiting = desk.wait([write("a.txt", "theirs")]).await;
     let (_, edited) = edit(&desk, &waiting, &json!({ "path": "a.txt", "content": "ours" })).await;
-    desk.decide(&waiting.context, "approve", &["call_0"]).await;
+    let unseen = desk.decide(&waiting.context, "approve", &["call_0"]).await;
+    assert_refused(&unseen, 409, "CONFLICT", "nobody says that the changed ones were looked at");
+    approve_as(&desk, &waiting, &text(&edited["hash"])).await;
     let told = until_state(&mut waiting.events, "ExecutingTools").await;
     let expected =
         json!({ "id": "call_0", "name": "write_file", "arguments": edited["arguments"], "hash": edited["hash"] });
