@@ -141,6 +141,50 @@ fn no_word_that_a_client_says_stands_in_any_file_of_a_sealed_directory() {
     assert!(said(&document).contains(CANARY), "a person may take it out");
 }
 
+/// Says the word to a model that says it again, and calls tools with it: one that runs, and one that waits. Returns the conversations.
+fn talk_everywhere(mut command: impl FnMut(&[&str]) -> Command) -> Vec<String> {
+    let folder = private_dir();
+    let call = format!(r#"call write_file {{"path": "{CANARY}.txt", "content": "{CANARY}"}}"#);
+    let said = format!("what of {CANARY}?");
+    let chat: [(&[&str], bool); 3] = [
+        (&["--json", "chat", "--mode", CANARY, &said], true),
+        (&["--json", "--allowed-tools", "write_file", "chat", &call], true),
+        (&["--json", "chat", &call], false),
+    ];
+    for (arguments, is_answered) in chat {
+        let output = command(arguments).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.success(), is_answered, "{arguments:?}: {output:?}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join(format!("{CANARY}.txt"))).unwrap(), CANARY);
+    let list: Value =
+        serde_json::from_slice(&command(&["--json", "context", "list"]).output().unwrap().stdout).unwrap();
+    list["contexts"].as_array().unwrap().iter().map(|context| context["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn no_word_of_a_conversation_or_of_its_tools_stands_in_any_file_of_a_sealed_directory() {
+    let open = private_dir();
+    talk_everywhere(|arguments| {
+        let mut command = command(&binary("waystone"), open.path());
+        command.args(arguments);
+        command
+    });
+    assert!(!files_with(open.path(), CANARY.as_bytes()).is_empty(), "the test can fail");
+
+    let place = Place::new();
+    let conversations = talk_everywhere(|arguments| place.sealed(arguments));
+    assert_eq!(conversations.len(), 3);
+    place.run(&["backup"]);
+    assert_eq!(files_with(&place.data(), CANARY.as_bytes()), Vec::<PathBuf>::new());
+    let waiting = place.run(&["context", "show", &conversations[0]]);
+    assert!(waiting.to_string().contains(&format!("{CANARY}.txt")), "who has the key reads it: {waiting}");
+    for id in &conversations {
+        place.run(&["context", "delete", "--purge", "--yes", id]);
+    }
+    assert_eq!(place.run(&["context", "list"])["contexts"], json!([]));
+    assert_eq!(files_with(&place.data(), CANARY.as_bytes()), Vec::<PathBuf>::new());
+}
+
 #[test]
 fn a_sealed_directory_is_refused_without_its_key_and_a_plain_one_with_one() {
     let place = Place::new();
