@@ -1,10 +1,11 @@
 //! How well views, classes and search do on data: what survives of real agent runs, which labelled keys get their class, how often
-//! what answers a query is found, and which secrets are.
+//! what answers a query is found, which secrets are, and what windows cost.
 
 mod class;
 mod compression;
 mod retrieval;
 mod secret;
+mod window;
 
 use std::path::PathBuf;
 
@@ -26,6 +27,12 @@ pub(crate) enum Eval {
     Retrieval {
         /// Conversations as JSON lines with `segments` and `queries`
         data: PathBuf,
+    },
+    /// What windows of a quarter of agent runs cost and hold, beside everything and beside the newest messages that fit
+    Window {
+        /// Agent runs as JSON lines with `goal`, `messages` and `facts`
+        #[arg(required = true)]
+        data: Vec<PathBuf>,
     },
     /// How many planted secrets are found, and how often something is found in ordinary source code
     Secrets {
@@ -49,6 +56,7 @@ pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
             in_release(&["retrieval", &data.to_string_lossy()])
         }
         Eval::Retrieval { data } => retrieval::run(data),
+        Eval::Window { data } => window::run(data),
         Eval::Secrets { folders } if cfg!(debug_assertions) => {
             let canonical =
                 |folder: &PathBuf| folder.canonicalize().map(|folder| folder.to_string_lossy().into_owned());

@@ -9,8 +9,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use waystone_core::model::{Answer, ModelCall, ModelError};
 
 use crate::call::{count_calls, why_no_tools};
-use crate::key::Key;
-use crate::server::{Place, Server};
+use crate::server::{Opener, Place, Server};
 use crate::streaming::Streaming;
 use answer::Blocks;
 
@@ -25,11 +24,11 @@ pub(crate) struct Anthropic {
 }
 
 impl Anthropic {
-    /// Fails if the address of `place` or `key` cannot be used by anyone.
-    pub(crate) fn new(place: &Place, key: Option<Key>) -> Result<Self, ModelError> {
+    /// Fails if the address of `place` or its key cannot be used by anyone.
+    pub(crate) fn new(place: &Place, opener: Opener) -> Result<Self, ModelError> {
         // Some write the version into the address, though the path has it.
         let has_version = place.base_url.trim().trim_end_matches('/').ends_with("/v1");
-        let server = Server::new(place, if has_version { "messages" } else { "v1/messages" }, key)?;
+        let server = Server::new(place, if has_version { "messages" } else { "v1/messages" }, opener)?;
         let server = server.with_header(VERSION.0, VERSION.1);
         Ok(Self { server: server.with_key_in(API_KEY, "")? })
     }

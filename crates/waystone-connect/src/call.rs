@@ -18,16 +18,21 @@ pub(crate) fn read_arguments(text: &str) -> Value {
     object_in(text).map_or_else(|| Value::String(text.to_owned()), Value::Object)
 }
 
+/// The same of the last call of an answer that was cut at its most tokens: no text means that none came yet, and is no object.
+pub(crate) fn read_cut_arguments(text: &str) -> Value {
+    if text.trim().is_empty() { Value::String(text.to_owned()) } else { read_arguments(text) }
+}
+
 /// The object that `text` is; an empty one if there is no text.
 pub(crate) fn object_in(text: &str) -> Option<Map<String, Value>> {
     if text.trim().is_empty() { Some(Map::new()) } else { serde_json::from_str(text).ok() }
 }
 
-/// The text that [`read_arguments`] makes `arguments` of.
-pub(crate) fn write_arguments(arguments: &Value) -> String {
+/// `arguments` as providers take them back, which is only as an object: what was none is told in one.
+pub(crate) fn sent_arguments(arguments: &Value) -> Map<String, Value> {
     match arguments {
-        Value::String(text) => text.clone(),
-        object => object.to_string(),
+        Value::Object(arguments) => arguments.clone(),
+        other => Map::from_iter([("arguments".to_owned(), other.clone())]),
     }
 }
 

@@ -3,11 +3,10 @@
 use waystone_core::model::{Answer, ModelCall, ModelError};
 
 use crate::anthropic::Anthropic;
-use crate::key::Key;
 use crate::ollama;
 use crate::openai::OpenAi;
 use crate::provider::Provider;
-use crate::server::Place;
+use crate::server::{Opener, Place};
 
 #[derive(Debug)]
 pub(crate) enum Client {
@@ -16,11 +15,11 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Fails if its address or `key` cannot be used by anyone. `setting` is what the address is set with.
+    /// Fails if its address or its key cannot be used by anyone. `setting` is what the address is set with.
     pub(crate) fn new(
         provider: Provider,
         base_url: Option<&str>,
-        key: Option<Key>,
+        opener: Opener,
         setting: &str,
     ) -> Result<Self, ModelError> {
         let base_url = base_url.unwrap_or_else(|| provider.url());
@@ -30,8 +29,8 @@ impl Client {
         };
         let place = Place { provider, base_url, setting: setting.to_owned() };
         match provider {
-            Provider::Anthropic => Anthropic::new(&place, key).map(Self::Anthropic),
-            _ => OpenAi::new(&place, key).map(Self::OpenAi),
+            Provider::Anthropic => Anthropic::new(&place, opener).map(Self::Anthropic),
+            _ => OpenAi::new(&place, opener).map(Self::OpenAi),
         }
     }
 

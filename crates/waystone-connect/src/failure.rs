@@ -10,7 +10,7 @@ use waystone_core::model::ModelError;
 
 use crate::key::Key;
 use crate::provider::Provider;
-use crate::server::Place;
+use crate::server::{Opener, Place};
 
 /// How much of a provider's own words is passed on.
 const SAID_CHARS_MAX: usize = 300;
@@ -25,23 +25,23 @@ pub(crate) struct Peer {
     provider: Provider,
     /// What its address is set with.
     setting: String,
-    key: Option<Key>,
+    opener: Opener,
 }
 
 impl Peer {
-    pub(crate) fn new(place: &Place, endpoint: &Uri, key: Option<Key>) -> Self {
+    pub(crate) fn new(place: &Place, endpoint: &Uri, opener: Opener) -> Self {
         let host = endpoint.host().unwrap_or_default();
         let name = endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        Self { name, provider: place.provider, setting: place.setting.clone(), key }
+        Self { name, provider: place.provider, setting: place.setting.clone(), opener }
     }
 
     pub(crate) fn key(&self) -> Option<&Key> {
-        self.key.as_ref()
+        self.opener.key.as_ref()
     }
 
     /// What its key is set with.
-    pub(crate) fn key_variable(&self) -> &'static str {
-        self.provider.key_variable().unwrap_or("the key")
+    pub(crate) fn key_variable(&self) -> &str {
+        &self.opener.variable
     }
 
     /// No answer began.
@@ -120,16 +120,14 @@ impl Peer {
 
     fn by_status(&self, status: u16, message: String) -> ModelError {
         let Self { setting, provider, .. } = self;
-        let no_key = match provider.key_variable() {
-            Some(variable) => format!("set {variable} to a key that this provider accepts"),
-            None => format!("check {setting}: what answers there wants a key"),
-        };
         let no_model = match provider {
             Provider::Ollama => format!("get the model with `ollama pull`, or check {setting}"),
-            _ => format!("check the model's name, and that {setting} ends as it should"),
+            _ => format!(
+                "check the model's name, say in `models` who else has it, or check that {setting} ends as it should"
+            ),
         };
         let (code, is_recoverable, hint) = match status {
-            401 | 403 => ("MODEL_UNAUTHORIZED", false, no_key.as_str()),
+            401 | 403 => ("MODEL_UNAUTHORIZED", false, self.opener.no_key.as_str()),
             402 => ("MODEL_REFUSED", false, "check the plan and the credit of your account"),
             404 => ("MODEL_NOT_FOUND", false, no_model.as_str()),
             408 | 409 | 500..=599 => ("MODEL_FAILED", true, "try again later"),
@@ -146,7 +144,7 @@ impl Peer {
 
     /// `text` without the key, on one line, and not long. The key goes first: half of it would not be found.
     fn line(&self, text: &str) -> String {
-        let text = self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
+        let text = self.key().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
         let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(SAID_CHARS_MAX) {

@@ -16,6 +16,7 @@ mod limit;
 pub mod mcp;
 mod ollama;
 mod openai;
+mod own;
 mod provider;
 mod server;
 mod settings;
@@ -34,11 +35,16 @@ use key::Key;
 use limit::{ASSUMED, WELL_KNOWN, is_of_openai, known_limit};
 use ollama::Ollama;
 pub use provider::Provider;
+use server::Opener;
 pub use settings::{ModelSettings, ProviderSettings, check_limit};
 pub use tools::AllTools;
 
 /// What stands before a model's name where Ollama is meant.
 const OLLAMA: &str = "ollama/";
+
+/// Said of a model that nobody is known to have.
+const WHO_MAY_HAVE_IT: &str = "set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server), ANTHROPIC_API_KEY or GEMINI_API_KEY, \
+                               start Ollama and get the model with `ollama pull`, or say in `models` who has it";
 
 /// All models that there are.
 #[derive(Debug)]
@@ -46,7 +52,7 @@ pub struct Providers {
     /// Those of whom something is set; an error if that cannot be used.
     clients: BTreeMap<Provider, Result<Client, ModelError>>,
     models: BTreeMap<String, ModelSettings>,
-    /// For models that have an address of their own.
+    /// For models that have an address or a key of their own.
     own_clients: BTreeMap<String, Result<Client, ModelError>>,
     limits: BTreeMap<String, u64>,
     /// Whether what speaks OpenAI's wire is not OpenAI: it may have any model.
@@ -64,14 +70,11 @@ impl Providers {
             let (key, url) = settings.of(provider);
             let key = key.and_then(Key::new);
             let is_set = provider == Provider::Ollama || key.is_some() || url.is_some();
-            is_set.then(|| (provider, Client::new(provider, url.as_deref(), key, provider.url_variable())))
+            let opener = Opener::of_provider(provider, key, provider.url_variable());
+            is_set.then(|| (provider, Client::new(provider, url.as_deref(), opener, provider.url_variable())))
         };
-        let own_client = |(id, model): (&String, &ModelSettings)| {
-            let key = settings.of(model.provider).0.and_then(Key::new);
-            let setting = format!("base_url of model `{id}`");
-            let client = |url: &String| (id.clone(), Client::new(model.provider, Some(url), key, &setting));
-            model.base_url.as_ref().map(client)
-        };
+        let own_client =
+            |(id, model): (&String, &ModelSettings)| Some((id.clone(), own::client(id, model, &settings)?));
         let ollama_host = settings.of(Provider::Ollama).1;
         Self {
             clients: Provider::ALL.into_iter().filter_map(client).collect(),
@@ -106,6 +109,12 @@ impl Providers {
         !self.has_gateway && !is_of_openai(id)
     }
 
+    /// What a person sets so that a model can be asked. By its name it may be anyone's, unless someone is known to have it.
+    fn what_to_set(&self, id: &str, provider: Provider) -> &'static str {
+        let is_anyones = provider == Provider::OpenAi && !self.models.contains_key(id) && !is_of_openai(id);
+        if is_anyones { WHO_MAY_HAVE_IT } else { provider.what_to_set() }
+    }
+
     /// The server that has a model, if something is set for it.
     fn client(&self, id: &str, provider: Provider) -> Option<&Result<Client, ModelError>> {
         self.own_clients.get(id).or_else(|| self.clients.get(&provider))
@@ -130,7 +139,7 @@ impl Model for Providers {
             Some(Err(unusable)) => Err(unusable.clone()),
             None => Err(not_configured(
                 format!("no provider is configured for model `{id}`"),
-                &format!("{}, or use model `demo`", provider.what_to_set()),
+                &format!("{}, or use model `demo`", self.what_to_set(&id, provider)),
             )),
         }
     }
@@ -144,7 +153,7 @@ impl Model for Providers {
             _ if provider == Provider::Demo => None,
             Some(Ok(_)) => None,
             Some(Err(unusable)) => Some(unusable.error.hint.clone()),
-            None => Some(provider.what_to_set().to_owned()),
+            None => Some(self.what_to_set(model, provider).to_owned()),
         };
         ModelInfo {
             id: model.to_owned(),
@@ -177,7 +186,7 @@ impl Model for Providers {
 impl Providers {
     /// A model of Ollama can be asked only if that runs and has it. One that has a place of its own was not asked.
     fn as_found(&self, model: ModelInfo) -> ModelInfo {
-        let is_elsewhere = self.own_clients.contains_key(&model.id);
+        let is_elsewhere = self.models.get(&model.id).is_some_and(|model| model.base_url.is_some());
         if model.provider != Provider::Ollama.as_str() || is_elsewhere || self.ollama.has(&model.name) {
             return model;
         }

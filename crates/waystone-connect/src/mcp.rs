@@ -1,8 +1,8 @@
 //! MCP servers whose tools conversations can have.
 //!
 //! The protocol is the official SDK's. Here is which servers there are ([`config`]), that they run when they are needed
-//! ([`keeper`], [`connection`], [`child`], [`http`]), what their tools are called ([`name`]), and what is told of results
-//! ([`result`]) and failures ([`failure`]).
+//! ([`keeper`], [`connection`], [`child`], [`http`]), what their tools are called ([`name`]) and take ([`schema`]), and what
+//! is told of results ([`result`]) and failures ([`failure`]), without what the server was given in confidence ([`secret`]).
 //!
 //! A call is sent to a server once. When it is not known what came of it, that is what is said.
 
@@ -14,6 +14,8 @@ mod http;
 mod keeper;
 mod name;
 mod result;
+mod schema;
+mod secret;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,12 +79,7 @@ impl Servers {
             match answer {
                 Ok((_, listed)) => {
                     toolbox.tools.extend(listed.tools.iter().map(|(tool, _)| tool.clone()));
-                    if listed.is_cut {
-                        let count = listed.tools.len();
-                        toolbox
-                            .warnings
-                            .push(keeper.say(&format!("it has more than {count} tools; the rest is left out")));
-                    }
+                    toolbox.warnings.extend(listed.warnings.iter().map(|warning| keeper.say(warning)));
                 }
                 Err(why) => toolbox.warnings.push(keeper.say(&why)),
             }

@@ -18,9 +18,8 @@ use hyper::header::AUTHORIZATION;
 use waystone_core::model::{Answer, ModelCall, ModelError};
 
 use crate::call::{count_calls, why_no_tools};
-use crate::key::Key;
 use crate::provider::Provider;
-use crate::server::{Place, Server};
+use crate::server::{Opener, Place, Server};
 use crate::streaming::Streaming;
 use answer::Chunks;
 use extra::Extras;
@@ -34,9 +33,9 @@ pub(crate) struct OpenAi {
 }
 
 impl OpenAi {
-    /// Fails if the address of `place` or `key` cannot be used by anyone.
-    pub(crate) fn new(place: &Place, key: Option<Key>) -> Result<Self, ModelError> {
-        let server = Server::new(place, "chat/completions", key)?.with_key_in(AUTHORIZATION, "Bearer ")?;
+    /// Fails if the address of `place` or its key cannot be used by anyone.
+    pub(crate) fn new(place: &Place, opener: Opener) -> Result<Self, ModelError> {
+        let server = Server::new(place, "chat/completions", opener)?.with_key_in(AUTHORIZATION, "Bearer ")?;
         Ok(Self { provider: place.provider, server, extras: Arc::default() })
     }
 

@@ -34,6 +34,34 @@ pub(crate) struct Place {
     pub(crate) setting: String,
 }
 
+/// What opens a server.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) key: Option<Key>,
+    /// What the key is set with.
+    pub(crate) variable: String,
+    /// What to do where the server wants another key.
+    pub(crate) no_key: String,
+}
+
+impl Opener {
+    pub(crate) fn of_variable(variable: &str, key: Option<Key>) -> Self {
+        let no_key = format!("set {variable} to a key that this provider accepts");
+        Self { key, variable: variable.to_owned(), no_key }
+    }
+
+    /// For `provider` at the address that `setting` has.
+    pub(crate) fn of_provider(provider: Provider, key: Option<Key>, setting: &str) -> Self {
+        match provider.key_variable() {
+            Some(variable) => Self::of_variable(variable, key),
+            None => {
+                let no_key = format!("check {setting}: what answers there wants a key");
+                Self { key, variable: "the key".to_owned(), no_key }
+            }
+        }
+    }
+}
+
 /// One server, and the key to it.
 pub(crate) struct Server {
     endpoint: Uri,
@@ -44,7 +72,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Fails if the address of `place` cannot be used by anyone.
-    pub(crate) fn new(place: &Place, path: &str, key: Option<Key>) -> Result<Self, ModelError> {
+    pub(crate) fn new(place: &Place, path: &str, opener: Opener) -> Result<Self, ModelError> {
         let Place { provider, base_url, setting } = place;
         let endpoint = endpoint(base_url, path).ok_or_else(|| {
             let message = format!("{setting} is not an address that begins with http:// or https://");
@@ -54,7 +82,7 @@ impl Server {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        let peer = Arc::new(Peer::new(place, &endpoint, key));
+        let peer = Arc::new(Peer::new(place, &endpoint, opener));
         Ok(Self { endpoint, headers, peer, http: OnceCell::new() })
     }
 

@@ -28,6 +28,8 @@ pub struct ProviderSettings {
     pub gemini_base_url: Option<String>,
     /// `OLLAMA_HOST`, as Ollama itself reads it.
     pub ollama_host: Option<String>,
+    /// What the variables hold that `key_env` of models names.
+    pub keys: BTreeMap<String, String>,
     /// What the configuration says of models, by id.
     pub models: BTreeMap<String, ModelSettings>,
     /// How many tokens the windows of models hold, by id, whatever else is said of them.
@@ -58,6 +60,7 @@ impl fmt::Debug for ProviderSettings {
             let url = url.map(|url| url.parse::<Uri>().ok().and_then(|url| url.host().map(str::to_owned)));
             shown.entry(&provider.as_str(), &(key, url));
         }
+        shown.entry(&"keys", &self.keys.keys());
         shown.entry(&"models", &self.models).entry(&"model_limits", &self.model_limits).finish()
     }
 }
@@ -71,6 +74,8 @@ pub struct ModelSettings {
     pub name: Option<String>,
     /// Where it is, if elsewhere than the provider's other models.
     pub base_url: Option<String>,
+    /// The variable with its key, if that is another one than the provider's. Without it, a model that is elsewhere has none.
+    pub key_env: Option<String>,
     pub limit: Option<u64>,
     pub prices: Option<Prices>,
 }
@@ -87,6 +92,12 @@ impl ModelSettings {
         if self.provider == Provider::Demo && self.base_url.is_some() {
             return Err("base_url: the demo is built in".to_owned());
         }
+        if self.provider == Provider::Demo && self.key_env.is_some() {
+            return Err("key_env: the demo needs no key".to_owned());
+        }
+        if self.key_env.as_ref().is_some_and(|variable| !is_variable(variable)) {
+            return Err("key_env is not the name of a variable: letters, digits and `_`".to_owned());
+        }
         self.limit.map_or(Ok(()), check_limit).map_err(|error| format!("limit: {error}"))?;
         let prices = self.prices.map(|prices| {
             let cached = [prices.cache_read, prices.cache_write].into_iter().flatten();
@@ -97,6 +108,12 @@ impl ModelSettings {
             None => Ok(()),
         }
     }
+}
+
+/// A key itself mostly has other characters too: whoever writes one here is told.
+fn is_variable(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.bytes().all(is_part) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 /// Why a window cannot hold so many tokens, if so.

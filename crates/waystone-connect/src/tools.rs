@@ -1,5 +1,7 @@
 //! All tools that conversations have besides those of their clients.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use waystone_core::tools::{ToolOutput, Toolbox, Tools};
@@ -7,10 +9,15 @@ use waystone_core::tools::{ToolOutput, Toolbox, Tools};
 use crate::mcp::Servers;
 use crate::workspace;
 
+/// More are refused by some providers, with the whole request.
+const TOOLS_MAX: usize = 128;
+
 /// Those that work in a folder, and those of servers.
 #[derive(Debug)]
 pub struct AllTools {
     pub servers: Servers,
+    /// What holds for those that work in a folder.
+    pub bounds: workspace::Bounds,
 }
 
 #[async_trait]
@@ -20,16 +27,39 @@ impl Tools for AllTools {
         if workspace.is_some() {
             toolbox.tools.splice(0..0, workspace::tools());
         }
+        cut(&mut toolbox);
         toolbox
+    }
+
+    async fn has_workspace(&self, workspace: &str) -> bool {
+        let path = PathBuf::from(workspace);
+        tokio::task::spawn_blocking(move || path.is_dir()).await.unwrap_or_default()
     }
 
     async fn call(&self, workspace: Option<&str>, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
         match workspace {
-            Some(folder) if workspace::has(tool) => workspace::call(folder, tool, arguments).await,
+            Some(folder) if workspace::has(tool) => workspace::call(&self.bounds, folder, tool, arguments).await,
             _ => match self.servers.call(tool, arguments).await {
                 Some(output) => output,
                 None => ToolOutput::error(format!("there is no tool `{tool}`")),
             },
         }
+    }
+
+    async fn close(&self) {
+        self.servers.shut_down().await;
+    }
+}
+
+/// Leaves out the last of too many, and says so.
+fn cut(toolbox: &mut Toolbox) {
+    let count = toolbox.tools.len();
+    if let Some(first) = toolbox.tools.get(TOOLS_MAX) {
+        toolbox.warnings.push(format!(
+            "there are {count} tools, and models take at most {TOOLS_MAX}: `{}` and those after it are left out; disable servers \
+             that are not needed",
+            first.name
+        ));
+        toolbox.tools.truncate(TOOLS_MAX);
     }
 }

@@ -4,18 +4,22 @@
 //! is opened and not before, so nothing can be put in its place in between. Whatever is read, walked or written has a bound. A
 //! failure is an answer too: it tells the model what to do instead, and nothing of what lies outside.
 //!
+//! What is Waystone's own is kept from them also where it lies in the folder ([`private`]).
+//!
 //! Each tool has a file of its name. What they are given is checked in [`argument`]; those that look at many files go through
 //! them with [`walk`] and answer in lines of a [`report`].
 
 mod argument;
 mod folder;
 mod list_files;
+mod private;
 mod read_file;
 mod report;
 mod search_files;
 mod walk;
 mod write_file;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,6 +44,15 @@ const TOOLS: [(fn() -> Tool, Run); 4] = [
     (write_file::tool, write_file::run),
 ];
 
+/// What holds in every folder.
+#[derive(Debug, Clone, Default)]
+pub struct Bounds {
+    /// Files and folders that no tool touches, with all that is in them: Waystone's own.
+    pub private: Vec<PathBuf>,
+    /// What the person who started us takes away from the modes of new files, if the process takes away something else.
+    pub umask: Option<u32>,
+}
+
 /// The tools of a conversation that works in a folder.
 pub fn tools() -> Vec<Tool> {
     TOOLS.iter().map(|(tool, _)| tool()).collect()
@@ -51,16 +64,16 @@ pub fn has(tool: &str) -> bool {
 }
 
 /// Runs one in the folder. If it is dropped, what it began ends soon; a file is then written whole or not at all.
-pub async fn call(workspace: &str, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
+pub async fn call(bounds: &Bounds, workspace: &str, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
     let Some((tool, run)) = find(tool) else {
         return ToolOutput::error(format!("there is no tool {}", quoted(tool)));
     };
-    let (workspace, arguments) = (workspace.to_owned(), arguments.clone());
+    let (bounds, workspace, arguments) = (bounds.clone(), workspace.to_owned(), arguments.clone());
     let asker = Arc::new(());
     let patience = Patience { until: Instant::now() + CALL_MAX, asker: Arc::downgrade(&asker) };
     let called = tokio::task::spawn_blocking(move || {
         let arguments = Arguments::new(&tool, &arguments)?;
-        run(&Folder::open(&workspace)?, &arguments, &patience)
+        run(&Folder::open(&workspace, &bounds)?, &arguments, &patience)
     });
     match called.await {
         Ok(Ok(text)) => ToolOutput::text(text),

@@ -37,15 +37,21 @@ mod transcript;
 mod turn;
 mod usage;
 mod view;
+mod window;
 
 pub use audit::{AuditChain, AuditHead, AuditPage, AuditRecord, BrokenRecord, Exact, ListAudit, VerifiedAudit};
 pub use backup::BackedUp;
-pub use branch::{Branch, BranchList, CreateBranch, SwitchedBranch};
+pub use branch::{
+    Branch, BranchDiff, BranchList, BranchMerged, BranchMessage, BranchSide, CreateBranch, MergeBranch, MergedBranch,
+    SwitchedBranch,
+};
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,
     SaveCheckpoint, SaveStatus, SavedCheckpoint,
 };
-pub use conversation::{ChatConfig, Context, ContextPage, CreateContext, FindContext, ListContexts, UpdateContext};
+pub use conversation::{
+    ChatConfig, Context, ContextPage, CreateContext, FindContext, ListContexts, SaveContext, UpdateContext,
+};
 pub use diff::{Change, ChangeKind, CheckpointDiff};
 pub use doctor::{Checkup, Finding, FindingKind};
 pub(crate) use document::check_time;
@@ -101,6 +107,7 @@ pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
     TOKENS_MAX, View, ViewReport, Weights,
 };
+pub use window::{FindWindow, LeftOutMessage, UsageWarning, Window, WindowAssembled, WindowChange, WindowSpan};
 
 use crate::error::{Error, Result};
 

@@ -29,6 +29,7 @@ mod transcript;
 mod turn;
 mod usage;
 mod view;
+mod window;
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ use crate::id::ProjectId;
 use crate::recent::Recent;
 use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
-use crate::tokens::Counts;
+use crate::tokens::{Calibration, Counts};
 
 pub use conversation::{Chat, Lookup, MAIN};
 pub use document::Export;
@@ -151,6 +152,7 @@ pub struct Engine {
     limits: Arc<Limits>,
     recent: Arc<Recent>,
     counts: Arc<Counts>,
+    calibration: Arc<Calibration>,
     /// The configuration's, which count after a session's own.
     context_rules: Arc<[ContextRule]>,
     /// The project of a request that names none.
@@ -172,6 +174,7 @@ impl Engine {
             limits: Arc::new(limits),
             recent: Arc::default(),
             counts: Arc::default(),
+            calibration: Arc::default(),
             context_rules: Arc::new([]),
             project,
             git: Arc::new(|| None),
@@ -239,9 +242,10 @@ impl Engine {
         Timestamp::from_ms(deleted.ms() + GRACE_DAYS * DAY_MS)
     }
 
-    /// Writes what is pending and lets go of the store. The last call to an engine.
+    /// Writes what is pending, ends what runs for tools and lets go of the store. The last call to an engine.
     pub async fn close(&self) {
         self.turns.leave_all().await;
+        self.chat.tools.close().await;
         self.store.close().await;
     }
 }

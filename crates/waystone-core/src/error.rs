@@ -9,6 +9,7 @@ use crate::id::{
     ToolCallId,
 };
 use crate::secret::{Finding, Findings};
+use crate::window::{Reason, TooSmall};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -64,6 +65,8 @@ pub enum Error {
     MessageNotFound { context: SessionId, message: SegmentId },
     #[error("there is no tool call `{call}` in context {context}")]
     ToolCallNotFound { context: SessionId, call: ToolCallId },
+    #[error("{}", too_small(.0))]
+    WindowTooSmall(TooSmall),
     #[error("context {context} is in state {}: {why}", .state.as_str())]
     InvalidState { context: SessionId, state: ContextState, why: &'static str, hint: &'static str },
     #[error("{}; nothing was stored", blocked(.0))]
@@ -84,6 +87,19 @@ fn blocked(findings: &Findings) -> String {
         1 => format!("1 possible secret: {}", named.join("")),
         count => format!("{count} possible secrets: {}{more}", named.join(", ")),
     }
+}
+
+const SPANS_NAMED_MAX: usize = 10;
+
+fn too_small(TooSmall { needed, budget, largest }: &TooSmall) -> String {
+    let named = largest.iter().take(3).map(|(id, tokens, reason)| match reason {
+        Reason::Pinned => format!("message `{id}`, pinned, {tokens} tokens"),
+        _ => format!("the last request, message `{id}`, {tokens} tokens"),
+    });
+    let named = named.collect::<Vec<_>>().join("; ");
+    format!(
+        "what must be in the window needs {needed} tokens, and there is room for {budget}: the system prompt and tools; {named}"
+    )
 }
 
 const SECRET_HINT: &str =
@@ -347,6 +363,11 @@ impl Error {
                 404,
                 "look for its id in the ToolCallRequested event or in the message that calls it",
             ),
+            Self::WindowTooSmall(_) => (
+                "WINDOW_TOO_SMALL",
+                422,
+                "unpin what is named (context_gc_unpin), say it in fewer words, or take a model that holds more",
+            ),
             Self::InvalidState { hint, .. } => ("INVALID_STATE", 400, hint),
             Self::SegmentNotFound(_) => {
                 ("SEGMENT_NOT_FOUND", 404, "use ids that context_get_working_set or context_search_stashed returned")
@@ -402,6 +423,13 @@ impl Error {
             Self::BranchNotFound { context, name } => json!({ "context_id": context, "branch": name }),
             Self::ToolCallNotFound { context, call } => json!({ "context_id": context, "tool_call_id": call }),
             Self::MessageNotFound { context, message } => json!({ "context_id": context, "message_id": message }),
+            Self::WindowTooSmall(TooSmall { needed, budget, largest }) => {
+                let spans = largest.iter().take(SPANS_NAMED_MAX);
+                let spans = spans.map(
+                    |(id, tokens, reason)| json!({ "message_id": id, "tokens": tokens, "reason": reason.as_str() }),
+                );
+                json!({ "needed": needed, "budget": budget, "spans": spans.collect::<Vec<_>>() })
+            }
             Self::InvalidState { context, state, .. } => json!({ "context_id": context, "current_state": state }),
             Self::SegmentNotFound(ids) => json!({ "segment_ids": ids }),
             Self::SegmentsPinned(ids) => json!({ "pinned": ids }),

@@ -39,6 +39,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// The whole text of a segment, or of a message.
+    pub fn to_segment(id: &SegmentId) -> Self {
+        Self { holder: Holder::Segment(id.clone()), pointer: String::new(), range: None }
+    }
+
     /// The value under a top-level key.
     pub fn to_key(holder: Holder, key: &str) -> Self {
         Self { holder, pointer: format!("/{}", key.replace('~', "~0").replace('/', "~1")), range: None }

@@ -36,6 +36,7 @@ pub mod survive;
 pub mod tokens;
 pub mod tools;
 pub mod transcript;
+pub mod window;
 pub mod words;
 
 pub use engine::{

@@ -98,6 +98,11 @@ impl Prices {
         ];
         parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1e6
     }
+
+    /// Whether every price that `usage` needs is known. Where one is not, what it costs is an estimate.
+    pub fn are_known_for(&self, usage: Usage) -> bool {
+        (usage.cache_read == 0 || self.cache_read.is_some()) && (usage.cache_write == 0 || self.cache_write.is_some())
+    }
 }
 
 /// Why a model does not answer, or not to the end.
@@ -144,5 +149,20 @@ mod tests {
         assert!((left_out.cost_usd(usage) - (0.9 + 0.15 + 0.75 + 1.5)).abs() < 1e-12);
         let odd = Usage { prompt: 1, cache_read: 2, ..Usage::default() };
         assert!((left_out.cost_usd(odd) - 0.6e-6).abs() < 1e-15, "a provider may count as it likes");
+    }
+
+    #[test]
+    fn a_cost_is_exact_only_where_every_price_it_needs_is_given() {
+        let given = Prices { input: 3.0, output: 15.0, cache_read: Some(1.0), cache_write: Some(4.0) };
+        let fresh = Usage { prompt: 10, completion: 1, ..Usage::default() };
+        let read = Usage { cache_read: 5, ..fresh };
+        let written = Usage { cache_write: 5, ..fresh };
+        let check = |prices: Prices, expected: [bool; 3]| {
+            assert_eq!([fresh, read, written].map(|usage| prices.are_known_for(usage)), expected, "{prices:?}");
+        };
+        check(given, [true, true, true]);
+        check(Prices { cache_read: None, ..given }, [true, false, true]);
+        check(Prices { cache_write: None, ..given }, [true, true, false]);
+        check(Prices { cache_read: None, cache_write: None, ..given }, [true, false, false]);
     }
 }

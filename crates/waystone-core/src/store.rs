@@ -7,6 +7,7 @@ mod retention;
 mod segment;
 mod tool_call;
 mod transcript;
+mod window;
 
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ pub use segment::{
 pub use retention::RetentionStore;
 pub use tool_call::{NewToolCall, OpenCall, ToolChange};
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
+pub use window::{MadeWindow, Manifest, NewWindow, WindowRows};
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
 /// say there who it is.
@@ -105,6 +107,8 @@ pub struct NewCheckpoint {
     pub correlation: Hash,
     /// Its bytes; `None` when the caller believes that nothing changed.
     pub packed: Option<Arc<Packed>>,
+    /// It is of a conversation, and refers to its messages: never pruned, and in no file, where they are not either.
+    pub is_reference: bool,
     /// Add it even if the newest checkpoint holds the same context.
     pub force: bool,
     pub expected_head: Option<CheckpointId>,

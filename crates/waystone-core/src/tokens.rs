@@ -1,7 +1,9 @@
 //! Tokens, counted with a real tokenizer: o200k_base. What is counted is compact JSON.
 //!
 //! Its vocabulary takes a quarter of a second and 50 MB to load, once, when something is first counted: never at the start, for a save,
-//! a list or a load.
+//! a list or a load. How far it is from what models with another vocabulary count is in [`calibration`].
+
+mod calibration;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tiktoken_rs::o200k_base_singleton;
 
 use crate::canon::Hash;
+
+pub use calibration::{Calibration, has_vocabulary};
 
 /// Text is counted in pieces of this length: the tokenizer's stack does not bear long runs of spaces.
 const PIECE_BYTES: usize = 32 * 1024;

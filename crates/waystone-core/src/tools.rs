@@ -38,8 +38,16 @@ pub trait Tools: Send + Sync {
     /// Those of a conversation that works in `workspace`, if it works in a folder. The order is the same every time.
     async fn list(&self, workspace: Option<&str>) -> Toolbox;
 
+    /// Whether there is such a folder to work in now. There may be one later.
+    async fn has_workspace(&self, _workspace: &str) -> bool {
+        true
+    }
+
     /// Runs one of them. To drop it is to break it off; how long it may take the caller knows.
     async fn call(&self, workspace: Option<&str>, tool: &str, arguments: &Map<String, Value>) -> ToolOutput;
+
+    /// Ends what runs for them, and waits until it has ended. The last call; who runs nothing has nothing to do.
+    async fn close(&self) {}
 }
 
 /// There are none.

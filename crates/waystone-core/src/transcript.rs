@@ -16,6 +16,7 @@ use crate::id::SessionId;
 use crate::store::TranscriptEnd;
 
 pub use digest::guide;
+pub(crate) use digest::tell_statements;
 
 /// A part of a transcript.
 #[derive(Debug, Clone)]

@@ -35,6 +35,7 @@ mod tool_call;
 mod turn;
 mod usage;
 mod view;
+mod window;
 
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ fn routes() -> Vec<Route> {
     routes.extend(branch::routes());
     routes.extend(turn::routes());
     routes.extend(tool_call::routes());
+    routes.extend(window::routes());
     routes.extend(model::routes());
     routes.extend(operation::routes());
     routes.extend(audit::routes());

@@ -44,6 +44,7 @@ mod transcript;
 mod turn;
 mod usage;
 mod view;
+mod window;
 mod writer;
 
 use std::fs::File;

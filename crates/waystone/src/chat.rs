@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use waystone_connect::workspace::Bounds;
 use waystone_connect::{AllTools, Providers};
 use waystone_core::Chat;
 use waystone_core::id::WorkflowId;
@@ -12,7 +13,9 @@ use crate::settings::{Settings, project_at};
 /// A longer system prompt is not read.
 const PROMPT_BYTES_MAX: u64 = 256 * 1024;
 
-pub(crate) fn chat(settings: &Settings) -> Chat {
+/// `bounds` are those of tools that work in a folder.
+pub(crate) fn chat(settings: &Settings, mut bounds: Bounds) -> Chat {
+    bounds.private.extend(settings.values["keyFile"].as_str().map(PathBuf::from));
     let prompts = settings.data_dir.join("prompts");
     let is_project_given = settings.origins.contains_key("project");
     Chat {
@@ -20,8 +23,9 @@ pub(crate) fn chat(settings: &Settings) -> Chat {
         model_id: settings.text("model").to_owned(),
         prompt: Arc::new(move |id| read_prompt(&prompts, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
-        tools: Arc::new(AllTools { servers: settings.servers() }),
+        tools: Arc::new(AllTools { servers: settings.servers(), bounds }),
         policy: settings.tool_policy(),
+        saves_turns: settings.is_on("checkpointAutoSave"),
     }
 }
 

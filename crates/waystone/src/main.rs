@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use tempfile::TempDir;
+use waystone_connect::workspace::Bounds;
 use waystone_core::Engine;
 use waystone_core::clock::Clock;
 use waystone_store::{MasterKey, OpenError, Root, Sqlite, find_key_mark};
@@ -26,13 +27,13 @@ use git::Repository;
 use settings::Settings;
 
 fn main() -> ExitCode {
-    platform::keep_to_ourselves();
+    let umask = platform::keep_to_ourselves();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return cli::refuse(&error),
     };
     let (json, is_hook) = (arguments.json, cli::hook::is_run_by_client(&arguments.command));
-    match start(arguments) {
+    match start(arguments, umask) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_hook => {
             cli::hook::log(&error);
@@ -42,9 +43,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(arguments: Arguments) -> anyhow::Result<()> {
+fn start(arguments: Arguments, umask: Option<u32>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let outcome = runtime.block_on(run(arguments));
+    let outcome = runtime.block_on(run(arguments, umask));
     // A read of a terminal cannot be broken off; everything else has ended.
     runtime.shutdown_background();
     outcome
@@ -101,7 +102,7 @@ fn open(
     }
 }
 
-async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
+async fn run(mut arguments: Arguments, umask: Option<u32>) -> anyhow::Result<()> {
     if let Command::OnStore(OnStore::Hook(hook)) = &mut arguments.command {
         hook.read_input()?;
     }
@@ -133,8 +134,9 @@ async fn run(mut arguments: Arguments) -> anyhow::Result<()> {
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
-    if matches!(command, OnStore::Serve | OnStore::Chat(_) | OnStore::Models) {
-        engine = engine.with_chat(chat::chat(&settings));
+    if matches!(command, OnStore::Serve | OnStore::Chat(_) | OnStore::Context(_) | OnStore::Models) {
+        let private = vec![settings.data_dir.clone(), opened.root(&settings).to_owned()];
+        engine = engine.with_chat(chat::chat(&settings, Bounds { private, umask }));
     }
     if is_read_only {
         engine = engine.read_only();

@@ -2,7 +2,7 @@
 //!
 //! Later wins: defaults, `config.json` in the data directory, the environment, flags. This is the only place that reads the
 //! environment. What the table looks like to clap is in [`flag`], to an editor in [`schema`], and how layers are read and checked
-//! in [`layer`]. Where other programs keep theirs is in [`place`].
+//! in [`layer`], to people in [`shown`]. Where other programs keep theirs is in [`place`].
 
 mod flag;
 mod layer;
@@ -10,6 +10,7 @@ pub(crate) mod place;
 mod project;
 mod provider;
 mod schema;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -77,7 +78,7 @@ const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 29] = [
+pub(crate) const SETTINGS: [Setting; 30] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -295,6 +296,14 @@ pub(crate) const SETTINGS: [Setting; 29] = [
         about: "How many tokens the windows of models hold, whatever is known of them: JSON {id: tokens}",
     },
     Setting {
+        key: "checkpointAutoSave",
+        variable: "WAYSTONE_CHECKPOINT_AUTO_SAVE",
+        aliases: &["WORKRAIL_CHECKPOINT_AUTO_SAVE"],
+        kind: Kind::Switch,
+        default: || json!(true),
+        about: "Whether where a conversation stands is kept as a checkpoint after each turn",
+    },
+    Setting {
         key: "readOnly",
         variable: "WAYSTONE_READ_ONLY",
         aliases: &[],
@@ -456,7 +465,9 @@ impl Settings {
         let servers = parse_servers(&self.values["mcpServers"]).unwrap_or_default();
         // What is set for one server is not for another.
         let set = ["WAYSTONE_MCP_SERVERS", "WAYSTONE_MODELS"];
-        let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &set[..], &provider::VARIABLES[..]].concat();
+        let of_models = self.provider_variables();
+        let of_models: Vec<&str> = of_models.iter().map(String::as_str).collect();
+        let hidden = [&[PASSPHRASE, NEW_PASSPHRASE], &set[..], &of_models[..]].concat();
         Servers::new(servers, &hidden, |name| std::env::var(name).ok())
     }
 

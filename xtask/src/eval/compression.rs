@@ -134,7 +134,7 @@ fn words_of(line: &str) -> String {
 }
 
 /// Whether `fact` stands in `text` as a word of its own.
-fn has(fact: &str, text: &str) -> bool {
+pub(super) fn has(fact: &str, text: &str) -> bool {
     let ends = |c: Option<char>| !c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     text.match_indices(fact)
         .any(|(at, _)| ends(text[..at].chars().next_back()) && ends(text[at + fact.len()..].chars().next()))

@@ -4,7 +4,7 @@ use serde_json::Value;
 use waystone_core::model::{Call, ModelError, Usage};
 
 use super::wire::{self, Block, Delta, Event};
-use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, read_arguments};
+use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, read_arguments, read_cut_arguments};
 use crate::failure::Peer;
 use crate::streaming::{Heard, Rest, Wire};
 
@@ -69,10 +69,12 @@ impl Wire for Blocks {
     }
 
     fn rest(&mut self) -> Result<Rest, &'static str> {
-        let calls = self.calls.drain(..).zip(self.calls_before + 1..).map(|(call, number)| {
+        let (count, is_cut) = (self.calls.len(), self.is_cut());
+        let calls = self.calls.drain(..).zip(self.calls_before + 1..).enumerate().map(|(at, (call, number))| {
             let id = if call.id.is_empty() { format!("call_{number}") } else { call.id };
             let arguments = match call.input {
-                Some(Value::Object(input)) if call.json.is_empty() => Value::Object(input),
+                Some(Value::Object(input)) if call.json.is_empty() && !input.is_empty() => Value::Object(input),
+                _ if is_cut && at + 1 == count => read_cut_arguments(&call.json),
                 _ => read_arguments(&call.json),
             };
             Call { id, tool: call.name, arguments }
@@ -96,6 +98,11 @@ impl Blocks {
 
     fn has_refused(&self) -> bool {
         self.stop_reason.as_deref() == Some("refusal") && !self.has_text
+    }
+
+    /// Whether it has as many tokens as it may have.
+    fn is_cut(&self) -> bool {
+        matches!(self.stop_reason.as_deref(), Some("max_tokens" | "model_context_window_exceeded"))
     }
 
     /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer. Some servers give all

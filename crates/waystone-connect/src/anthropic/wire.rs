@@ -1,9 +1,11 @@
 //! Messages as they are written: the request, and the events of an answer.
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use waystone_core::api::{Role, Tool};
 use waystone_core::model::{Call, ModelCall, Said};
+
+use crate::call::sent_arguments;
 
 /// What a conversation's parameters cannot set.
 const OURS: [&str; 6] = ["model", "messages", "system", "stream", "tools", "tool_choice"];
@@ -126,12 +128,7 @@ fn text(text: &str) -> Value {
 }
 
 fn tool_use(call: &Call) -> Value {
-    let input = match &call.arguments {
-        Value::Object(arguments) => arguments.clone(),
-        // Only an object can be sent.
-        other => Map::from_iter([("arguments".to_owned(), other.clone())]),
-    };
-    json!({ "type": "tool_use", "id": id(&call.id), "name": call.tool, "input": input })
+    json!({ "type": "tool_use", "id": id(&call.id), "name": call.tool, "input": sent_arguments(&call.arguments) })
 }
 
 /// An id that another provider gave may have characters that are refused here.

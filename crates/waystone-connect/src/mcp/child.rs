@@ -77,7 +77,7 @@ impl Child {
         let mut words = self.words.clone();
         let _ = timeout(WORDS_MAX, words.wait_for(|_| false)).await;
         let words = words.borrow();
-        String::from_utf8_lossy(&words).split(|char: char| char.is_whitespace() || char.is_control()).fold(
+        String::from_utf8_lossy(whole_words(&words)).split(|char: char| char.is_whitespace() || char.is_control()).fold(
             String::new(),
             |line, word| match (line.is_empty(), word.is_empty()) {
                 (_, true) => line,
@@ -139,6 +139,14 @@ async fn keep_last(mut stderr: ChildStderr, said: watch::Sender<Vec<u8>>) {
             words.drain(..words.len().saturating_sub(WORDS_BYTES_MAX));
         });
     }
+}
+
+/// Without the first word if it may have been cut: half a secret is not known for one.
+fn whole_words(words: &[u8]) -> &[u8] {
+    if words.len() < WORDS_BYTES_MAX {
+        return words;
+    }
+    words.iter().position(u8::is_ascii_whitespace).map_or(&[], |end| &words[end..])
 }
 
 /// Standard output, until a line is too long. Each line is a message, and who reads it keeps all of it in memory.

@@ -26,13 +26,14 @@ use serde_json::{Map, Value};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use waystone_core::api::Tool;
+use waystone_core::prose::quoted;
 use waystone_core::tools::ToolOutput;
 
 use super::child::Child;
 use super::config::{Place, fill_in};
 use super::failure::{self, Refusal, Unanswered};
 use super::http::HttpClient;
-use super::{Given, name, result};
+use super::{Given, name, result, schema};
 use crate::http::{Http, connect};
 
 /// How long a start may take, with all that is tried.
@@ -40,6 +41,8 @@ pub(super) const START_MAX: Duration = Duration::from_secs(20);
 const LIST_MAX: Duration = Duration::from_secs(10);
 const TOOLS_MAX: usize = 512;
 const PAGES_MAX: usize = 512;
+/// Tools that are left out, by name.
+const WARNINGS_MAX: usize = 10;
 const DESCRIPTION_CHARS_MAX: usize = 1024;
 /// How long an answer may still come after the end of the process that wrote it.
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -62,8 +65,8 @@ pub(super) struct Connection {
 pub(super) struct Listed {
     /// In the order of their names, each with what the server calls it.
     pub(super) tools: Vec<(Tool, String)>,
-    /// Whether there were more than are taken.
-    pub(super) is_cut: bool,
+    /// What a person should know of those that are left out.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Why they are not known.
@@ -156,9 +159,22 @@ impl Connection {
         found.dedup_by(|one, other| one.name == other.name);
         let own_names: Vec<&str> = found.iter().map(|tool| tool.name.as_ref()).collect();
         let names = name::names(server, &own_names);
-        let mut tools: Vec<_> = names.into_iter().zip(&found).map(|(name, tool)| told(name, tool)).collect();
+        let (mut tools, mut warnings) = (Vec::new(), Vec::new());
+        for (name, tool) in names.into_iter().zip(&found) {
+            match told(name, tool) {
+                Ok(told) => tools.push(told),
+                Err(why) => warnings.push(format!("its tool {} is left out: {why}", quoted(&tool.name))),
+            }
+        }
         tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-        Ok(Listed { tools, is_cut })
+        if let Some(more) = warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+            warnings.truncate(WARNINGS_MAX);
+            warnings.push(format!("and {more} more of its tools are left out"));
+        }
+        if is_cut {
+            warnings.push(format!("it has more than {TOOLS_MAX} tools; the rest is left out"));
+        }
+        Ok(Listed { tools, warnings })
     }
 
     /// Calls what the server itself calls `tool`. It is sent once, whatever comes of it.
@@ -282,8 +298,8 @@ impl ClientHandler for Client {
     }
 }
 
-/// `tool` as models are told of it, and its own name.
-fn told(name: String, tool: &rmcp::model::Tool) -> (Tool, String) {
+/// `tool` as models are told of it, and its own name. An error says why they are not.
+fn told(name: String, tool: &rmcp::model::Tool) -> Result<(Tool, String), String> {
     let annotations = tool.annotations.as_ref();
     let read_only = annotations.and_then(|hints| hints.read_only_hint).unwrap_or(false);
     let idempotent = annotations.and_then(|hints| hints.idempotent_hint).unwrap_or(false);
@@ -291,11 +307,11 @@ fn told(name: String, tool: &rmcp::model::Tool) -> (Tool, String) {
     let told = Tool {
         name,
         description: description.chars().take(DESCRIPTION_CHARS_MAX).collect(),
-        input_schema: (*tool.input_schema).clone(),
+        input_schema: schema::accepted(&tool.input_schema)?,
         read_only,
         idempotent: read_only || idempotent,
     };
-    (told, tool.name.to_string())
+    Ok((told, tool.name.to_string()))
 }
 
 fn process(

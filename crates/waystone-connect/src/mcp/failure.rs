@@ -8,6 +8,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::MESSAGE_BYTES_MAX;
 use super::http::HttpError;
+use super::secret::without_secrets;
 use crate::http::root_cause;
 
 const SAID_CHARS_MAX: usize = 300;
@@ -42,11 +43,11 @@ impl Refusal {
         }
     }
 
-    /// With what it said on standard error.
+    /// With what it said on standard error, where programs tell anything at all.
     pub(super) fn with_words(self, words: &str) -> Self {
         match words.is_empty() {
             true => self,
-            false => Self { why: format!("{}; it said: {words}", self.why), ..self },
+            false => Self { why: format!("{}; it said: {}", self.why, without_secrets(words)), ..self },
         }
     }
 }

@@ -11,6 +11,7 @@ use waystone_core::tools::ToolOutput;
 use super::config::Server;
 use super::connection::{Connection, Listed, START_MAX};
 use super::failure::Refusal;
+use super::secret::without_given;
 use super::{Given, name};
 
 /// Between two starts there is a second, and then twice as long each time.
@@ -83,8 +84,9 @@ impl Keeper {
         }
     }
 
-    /// `text` about this server.
+    /// `text` about this server, or of it.
     pub(super) fn say(&self, text: &str) -> String {
+        let text = without_given(text, &self.server.place, &self.given.environment);
         format!("MCP server `{}`: {text}", self.name)
     }
 

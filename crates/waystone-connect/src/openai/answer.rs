@@ -22,11 +22,13 @@ pub(super) struct Chunks {
     usage: Option<Usage>,
     /// Whether a `finish_reason` was given.
     is_complete: bool,
+    /// Whether it has as many tokens as it may have.
+    is_cut: bool,
 }
 
 impl Chunks {
     pub(super) fn new(calls_before: usize, extras: Arc<Extras>) -> Self {
-        Self { calls: Calls::default(), calls_before, extras, usage: None, is_complete: false }
+        Self { calls: Calls::default(), calls_before, extras, usage: None, is_complete: false, is_cut: false }
     }
 }
 
@@ -49,7 +51,10 @@ impl Wire for Chunks {
         match choice.finish_reason.as_deref() {
             None | Some("") => {}
             Some("error") => return Err(peer.interrupted("its provider failed")),
-            Some(_) => self.is_complete = true,
+            Some(reason) => {
+                self.is_complete = true;
+                self.is_cut = matches!(reason, "length" | "max_tokens");
+            }
         }
         Ok(Heard::Text(choice.text()))
     }
@@ -59,7 +64,7 @@ impl Wire for Chunks {
     }
 
     fn rest(&mut self) -> Result<Rest, &'static str> {
-        let joined = std::mem::take(&mut self.calls).join(self.calls_before)?;
+        let joined = std::mem::take(&mut self.calls).join(self.calls_before, self.is_cut)?;
         let calls = joined.into_iter().map(|joined| {
             if let Some(extra) = joined.extra {
                 self.extras.keep(&joined.call.id, extra);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use waystone_core::model::Call;
 
 use super::wire::CallDelta;
-use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, object_in, read_arguments};
+use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, object_in, read_arguments, read_cut_arguments};
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -79,10 +79,13 @@ impl Calls {
         (!is_another).then_some(at)
     }
 
-    /// All calls. `before` is how many the conversation had; fails if one cannot be told.
-    pub(super) fn join(self, before: usize) -> Result<Vec<Joined>, &'static str> {
+    /// All calls. `before` is how many the conversation had, and `is_cut` whether the last one may not be whole; fails if one
+    /// cannot be told.
+    pub(super) fn join(self, before: usize, is_cut: bool) -> Result<Vec<Joined>, &'static str> {
+        let last = before + self.calls.len();
         let numbered = self.calls.into_iter().zip(before + 1..);
-        numbered.map(|(call, number)| call.join(number).ok_or("a call of it has no name")).collect()
+        let join = |(call, number): (Pieces, usize)| call.join(number, is_cut && number == last);
+        numbered.map(|call| join(call).ok_or("a call of it has no name")).collect()
     }
 }
 
@@ -122,8 +125,8 @@ impl Pieces {
     }
 
     /// None without a name.
-    fn join(self, number: usize) -> Option<Joined> {
-        let arguments = read_arguments(self.text());
+    fn join(self, number: usize, is_cut: bool) -> Option<Joined> {
+        let arguments = if is_cut { read_cut_arguments(self.text()) } else { read_arguments(self.text()) };
         let Self { id, name: tool, extra, .. } = self;
         let (id, extra) = if id.is_empty() { (format!("call_{number}"), None) } else { (id, extra) };
         (!tool.is_empty()).then_some(Joined { call: Call { id, tool, arguments }, extra })

@@ -9,7 +9,7 @@ use waystone_core::api::Tool;
 use waystone_core::model::{self, Call, ModelCall, Said};
 
 use super::extra::Extras;
-use crate::call::write_arguments;
+use crate::call::sent_arguments;
 use crate::provider::Provider;
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
@@ -69,7 +69,8 @@ fn unsigned() -> Value {
 }
 
 fn tool_call(call: &Call, extra: Option<Value>) -> Value {
-    let function = json!({ "name": call.tool, "arguments": write_arguments(&call.arguments) });
+    let arguments = Value::Object(sent_arguments(&call.arguments)).to_string();
+    let function = json!({ "name": call.tool, "arguments": arguments });
     let mut written = json!({ "id": call.id, "type": "function", "function": function });
     if let Some(extra) = extra {
         written["extra_content"] = extra;
@@ -161,7 +162,11 @@ impl CallDelta {
 
     pub(super) fn arguments(&self) -> String {
         let arguments = self.function.as_ref().and_then(|function| function.arguments.as_ref());
-        arguments.filter(|arguments| !arguments.is_null()).map(write_arguments).unwrap_or_default()
+        match arguments {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(written) => written.to_string(),
+        }
     }
 }
 

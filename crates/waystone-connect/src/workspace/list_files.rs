@@ -35,7 +35,7 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
     let glob = arguments.text("glob")?.map(Glob::new).transpose()?;
     let dir = folder.open_dir(&path)?;
     let mut report = Report::new(ENTRIES_MAX);
-    let mut walk = Walk::new(patience, glob.is_some());
+    let mut walk = Walk::new(folder, patience, glob.is_some());
     let flow = walk.through(&dir, &mut |_, entry| {
         if glob.as_ref().is_some_and(|glob| !glob.is_match(entry)) {
             return Flow::Continue(());

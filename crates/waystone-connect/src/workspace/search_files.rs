@@ -3,15 +3,14 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use cap_fs_ext::FollowSymlinks;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, File};
 use regex::{Regex, RegexBuilder};
 use serde_json::json;
 use waystone_core::api::Tool;
 use waystone_core::prose::{quoted, steers};
 
 use super::argument::Arguments;
-use super::folder::{self, Folder, failure, shown};
+use super::folder::{Folder, failure, shown};
 use super::report::{Flow, Report};
 use super::walk::{Glob, Walk};
 use super::{Patience, schema};
@@ -58,20 +57,21 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
     let query = arguments.required_text("query")?;
     let path = folder.relative(arguments.text("path")?.unwrap_or("."))?;
     let glob = arguments.text("glob")?.map(Glob::new).transpose()?;
-    let mut search = Search::new(query)?;
-    let mut walk = Walk::new(patience, true);
+    let mut search = Search::new(folder, query)?;
+    let mut walk = Walk::new(folder, patience, true);
     let metadata = folder.root().metadata(&path).map_err(|error| failure(&path, &error))?;
     let flow = if metadata.is_dir() {
         walk.through(&folder.open_dir(&path)?, &mut |dir, entry| {
             if !entry.metadata.is_file() || glob.as_ref().is_some_and(|glob| !glob.is_match(entry)) {
                 return Flow::Continue(());
             }
-            search.file(dir, entry.name.as_ref(), &entry.path_from(&path), FollowSymlinks::No)
+            search.file(dir, entry.name.as_ref(), &entry.path_from(&path))
         })
     } else {
         // It was named, so it is not passed over silently.
         drop(folder.open_file(&path)?);
-        search.file(folder.root(), path.as_ref(), &path, FollowSymlinks::Yes)
+        let (dir, name) = folder.locate_file(&path)?;
+        search.file(&dir, name.as_ref(), &path)
     };
     let passed_over = [
         ("files that are not text in UTF-8", search.binary_files),
@@ -82,7 +82,8 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
     Ok(search.hits.end(&format!("[no line contains {}]", quoted(query)), flow, &passed_over))
 }
 
-struct Search {
+struct Search<'a> {
+    folder: &'a Folder,
     query: Regex,
     hits: Report,
     searched_bytes: usize,
@@ -91,8 +92,8 @@ struct Search {
     closed_files: usize,
 }
 
-impl Search {
-    fn new(query: &str) -> Result<Self, String> {
+impl<'a> Search<'a> {
+    fn new(folder: &'a Folder, query: &str) -> Result<Self, String> {
         if query.is_empty() || query.len() > QUERY_BYTES_MAX || query.contains('\n') {
             return Err(format!("`query` must be a text within one line, of 1 to {QUERY_BYTES_MAX} bytes"));
         }
@@ -100,12 +101,12 @@ impl Search {
         let built = RegexBuilder::new(&regex::escape(query)).case_insensitive(is_lower_case).build();
         let query = built.map_err(|_| "`query` is too long: give a shorter one".to_owned())?;
         let hits = Report::new(HITS_MAX);
-        Ok(Self { query, hits, searched_bytes: 0, binary_files: 0, large_files: 0, closed_files: 0 })
+        Ok(Self { folder, query, hits, searched_bytes: 0, binary_files: 0, large_files: 0, closed_files: 0 })
     }
 
-    /// Searches the file at `path` in `dir`; in the answer it is called `name`.
-    fn file(&mut self, dir: &Dir, path: &Path, name: &str, follow: FollowSymlinks) -> Flow {
-        let bytes = match read(dir, path, follow) {
+    /// Searches the file `name` in `dir`; in the answer it is called `path`.
+    fn file(&mut self, dir: &Dir, name: &Path, path: &str) -> Flow {
+        let bytes = match self.folder.open_in(dir, name).and_then(read) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
                 self.large_files += 1;
@@ -121,7 +122,7 @@ impl Search {
             return Flow::Break("there is too much text to search");
         }
         match str::from_utf8(&bytes) {
-            Ok(text) if !bytes.contains(&0) => self.text(text, &shown(name)),
+            Ok(text) if !bytes.contains(&0) => self.text(text, &shown(path)),
             _ => {
                 self.binary_files += 1;
                 Flow::Continue(())
@@ -147,8 +148,7 @@ impl Search {
 }
 
 /// None if it is too large, also if it only becomes so.
-fn read(dir: &Dir, path: &Path, follow: FollowSymlinks) -> io::Result<Option<Vec<u8>>> {
-    let file = folder::open_file(dir, path, follow)?;
+fn read(file: File) -> io::Result<Option<Vec<u8>>> {
     let size_bytes = file.metadata()?.len();
     if size_bytes > FILE_BYTES_MAX {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! A way through a folder and what is in it, in the order of paths. Links are seen and not followed, `.git` is passed over.
+//! A way through a folder and what is in it, in the order of paths. Links are seen and not followed, `.git` and what is private are
+//! passed over.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -8,13 +9,14 @@ use cap_std::fs::{Dir, Metadata};
 use globset::{GlobBuilder, GlobSet};
 
 use super::Patience;
-use super::folder::DEPTH_MAX;
+use super::folder::{DEPTH_MAX, Folder};
 use super::report::Flow;
 
 const ENTRIES_MAX: usize = 100_000;
 const GLOB_BYTES_MAX: usize = 1024;
 
 pub(super) struct Walk<'a> {
+    folder: &'a Folder,
     patience: &'a Patience,
     /// Whether folders are entered.
     is_deep: bool,
@@ -38,8 +40,8 @@ impl Entry {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(patience: &'a Patience, is_deep: bool) -> Self {
-        Self { patience, is_deep, entries: 0, closed_folders: 0 }
+    pub(super) fn new(folder: &'a Folder, patience: &'a Patience, is_deep: bool) -> Self {
+        Self { folder, patience, is_deep, entries: 0, closed_folders: 0 }
     }
 
     /// Shows everything in `dir` to `visit`, with the folder it is in.
@@ -54,13 +56,17 @@ impl<'a> Walk<'a> {
         entries.sort_unstable_by(|one: &Entry, other| one.path.cmp(&other.path));
         for entry in entries {
             self.check_patience()?;
-            visit(dir, &entry)?;
-            if !self.is_deep || !entry.metadata.is_dir() {
+            let inner = entry.metadata.is_dir().then(|| dir.open_dir_nofollow(&entry.name).ok());
+            if matches!(&inner, Some(Some(inner)) if self.folder.private().is_dir(inner)) {
                 continue;
             }
-            match dir.open_dir_nofollow(&entry.name) {
-                Ok(inner) if depth < DEPTH_MAX => self.enter(&inner, &entry.path, depth + 1, visit)?,
-                _ => self.closed_folders += 1,
+            visit(dir, &entry)?;
+            match inner {
+                Some(Some(inner)) if self.is_deep && depth < DEPTH_MAX => {
+                    self.enter(&inner, &entry.path, depth + 1, visit)?;
+                }
+                Some(_) if self.is_deep => self.closed_folders += 1,
+                _ => {}
             }
         }
         flow

@@ -1,7 +1,8 @@
 //! `write_file`: makes or replaces a file.
 //!
 //! The text goes into a file of another name in the same folder, is made durable, and takes the place of the old one in one step:
-//! readers see one or the other. No link is followed, at no part of the path, and git's own files are left alone.
+//! readers see one or the other. No link is followed, at no part of the path, and git's own files are left alone. What is made has
+//! the mode that the person's own programs would give it.
 
 use std::io::{self, ErrorKind, Write};
 use std::process;
@@ -58,11 +59,12 @@ pub(super) fn run(folder: &Folder, arguments: &Arguments<'_>, patience: &Patienc
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", &path));
     let mut parent = folder.root().try_clone().map_err(|error| failure(&path, &error))?;
     for name in folders.split('/').filter(|name| !name.is_empty()) {
-        parent = enter(&parent, name).map_err(|error| refusal(&parent, name, &path, &error))?;
+        parent = enter(folder, &parent, name).map_err(|error| refusal(&parent, name, &path, &error))?;
     }
-    let old = permissions(&parent, name).map_err(|error| refusal(&parent, name, &path, &error))?;
+    let old = permissions(folder, &parent, name).map_err(|error| refusal(&parent, name, &path, &error))?;
     let is_new = old.is_none();
-    replace(&parent, name, content, old, patience).map_err(|error| failure(&path, &error))?;
+    let permissions = old.or_else(|| usual(0o666, folder.umask()));
+    replace(&parent, name, content, permissions, patience).map_err(|error| failure(&path, &error))?;
     let done = if is_new { "made" } else { "replaced" };
     Ok(format!("{done} `{}`: {}", shown(&path), bytes(content.len() as u64)))
 }
@@ -74,21 +76,43 @@ fn is_git(name: &str) -> bool {
 }
 
 /// Opens a folder, and makes it first if there is none.
-fn enter(dir: &Dir, name: &str) -> io::Result<Dir> {
-    match dir.open_dir_nofollow(name) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        opened => return opened,
-    }
+fn enter(folder: &Folder, dir: &Dir, name: &str) -> io::Result<Dir> {
+    let opened = match dir.open_dir_nofollow(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => make(folder, dir, name)?,
+        opened => opened?,
+    };
+    folder.check_dir(&opened)?;
+    Ok(opened)
+}
+
+fn make(folder: &Folder, dir: &Dir, name: &str) -> io::Result<Dir> {
     match dir.create_dir(name) {
-        Ok(()) => sync(dir)?,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return dir.open_dir_nofollow(name),
         Err(error) => return Err(error),
     }
-    dir.open_dir_nofollow(name)
+    let made = dir.open_dir_nofollow(name)?;
+    if let Some(permissions) = usual(0o777, folder.umask()) {
+        made.set_permissions(".", permissions)?;
+    }
+    sync(dir)?;
+    Ok(made)
+}
+
+/// What a file or folder gets that is made with `mode`; None if the process gives it that already.
+#[cfg(unix)]
+fn usual(mode: u32, umask: Option<u32>) -> Option<Permissions> {
+    use cap_std::fs::PermissionsExt;
+    umask.map(|umask| Permissions::from_mode(mode & !umask))
+}
+
+#[cfg(not(unix))]
+fn usual(_: u32, _: Option<u32>) -> Option<Permissions> {
+    None
 }
 
 /// Those of the file that is there, if it may be written. To take its place nobody would have to ask it.
-fn permissions(dir: &Dir, name: &str) -> io::Result<Option<Permissions>> {
+fn permissions(folder: &Folder, dir: &Dir, name: &str) -> io::Result<Option<Permissions>> {
     match dir.symlink_metadata(name) {
         Ok(metadata) => check_plain(&metadata)?,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -97,6 +121,7 @@ fn permissions(dir: &Dir, name: &str) -> io::Result<Option<Permissions>> {
     let file = dir.open_with(name, OpenOptions::new().write(true).nonblock(true).follow(FollowSymlinks::No))?;
     let metadata = file.metadata()?;
     check_plain(&metadata)?;
+    folder.check_file(&file)?;
     Ok(Some(without_set_id(metadata.permissions())))
 }
 
@@ -110,9 +135,15 @@ fn without_set_id(permissions: Permissions) -> Permissions {
     permissions
 }
 
-fn replace(dir: &Dir, name: &str, content: &str, old: Option<Permissions>, patience: &Patience) -> io::Result<()> {
+fn replace(
+    dir: &Dir,
+    name: &str,
+    content: &str,
+    permissions: Option<Permissions>,
+    patience: &Patience,
+) -> io::Result<()> {
     let (file, temporary) = create(dir)?;
-    let written = fill(file, content, old).and_then(|()| {
+    let written = fill(file, content, permissions).and_then(|()| {
         if patience.is_over() {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -139,10 +170,10 @@ fn create(dir: &Dir) -> io::Result<(File, String)> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-fn fill(mut file: File, content: &str, old: Option<Permissions>) -> io::Result<()> {
+fn fill(mut file: File, content: &str, permissions: Option<Permissions>) -> io::Result<()> {
     file.write_all(content.as_bytes())?;
-    if let Some(old) = old {
-        file.set_permissions(old)?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
     }
     file.sync_all()
 }

@@ -232,6 +232,27 @@ async fn arguments_that_are_no_object_are_told_as_they_were_written() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_cut_before_its_arguments_has_none() {
+    let fake = FakeModel::start().await;
+    for (reason, input, expected) in [
+        ("max_tokens", json!({}), json!("")),
+        ("model_context_window_exceeded", json!({}), json!("")),
+        ("max_tokens", json!({ "city": "Bern" }), json!({ "city": "Bern" })),
+        ("tool_use", json!({}), json!({})),
+    ] {
+        let begin = |index: u64, input: Value| {
+            let block = json!({ "type": "tool_use", "id": format!("c{index}"), "name": "time", "input": input });
+            json!({ "type": "content_block_start", "index": index, "content_block": block })
+        };
+        let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason } });
+        let events = [begin(0, json!({})), begin(1, input), end, json!({ "type": "message_stop" })];
+        fake.then(Reply::events(events.map(|event| event.to_string())));
+        let expected = [called("c0", "time", json!({})), called("c1", "time", expected)].map(Chunk::Call).to_vec();
+        assert_eq!(ask(&fake).await, (expected, None), "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_its_last_event_was_cut() {
     let fake = FakeModel::start().await;
     for count in 0..=5 {

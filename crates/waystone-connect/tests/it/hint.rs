@@ -27,6 +27,21 @@ async fn whoever_has_set_nothing_is_told_what_to_set() {
 }
 
 #[tokio::test]
+async fn whoever_asks_for_a_model_that_nobody_is_known_to_have_is_told_of_all_who_may() {
+    let providers = Providers::new(ProviderSettings { ollama_host: Some(nowhere().await), ..Default::default() });
+    let hint = "set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server), ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama \
+                and get the model with `ollama pull`, or say in `models` who has it";
+    for model in ["mistral-large", "llama3.2", "gpt-oss:20b"] {
+        assert_eq!(refusal(&providers, model).await.error.hint, format!("{hint}, or use model `demo`"));
+        assert_eq!(providers.describe(model).hint.as_deref(), Some(hint));
+    }
+    let own = models(json!({ "mine": { "provider": "openai" } }));
+    let providers = Providers::new(ProviderSettings { models: own, ..ProviderSettings::default() });
+    let hint = "set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server)";
+    assert_eq!(providers.describe("mine").hint.as_deref(), Some(hint));
+}
+
+#[tokio::test]
 async fn settings_that_nobody_could_use_name_their_own_variable() {
     let check = async |settings: ProviderSettings, model: &str, message: &str| {
         let providers = Providers::new(settings);

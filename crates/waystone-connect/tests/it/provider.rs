@@ -6,10 +6,10 @@ use serde_json::json;
 use waystone_connect::{ProviderSettings, Providers};
 use waystone_core::api::Prices;
 use waystone_core::model::Model;
-use waystone_testkit::model::FakeModel;
+use waystone_testkit::model::{FakeModel, Reply};
 
 use crate::ask::{call, drain, text};
-use crate::everyone::{ANTHROPIC_KEY, Everyone, GEMINI_KEY, OPENAI_KEY, models};
+use crate::everyone::{ANTHROPIC_KEY, Everyone, GEMINI_KEY, OPENAI_KEY, models, refusal};
 
 #[tokio::test]
 async fn a_model_is_asked_for_where_its_name_says() {
@@ -53,8 +53,52 @@ async fn the_configuration_says_where_a_model_is_and_what_it_is_called_there() {
     assert_eq!(everyone.asked(), [vec![], vec![], gemini, ollama]);
     let there: Vec<_> = elsewhere.requests().iter().map(|body| body["model"].clone()).collect();
     assert_eq!(there, ["claude-here", "qwen3:4b", "claude-x"]);
-    let (bearer, key) = (Some(format!("Bearer {OPENAI_KEY}")), Some(ANTHROPIC_KEY.to_owned()));
-    assert_eq!((elsewhere.authorizations(), elsewhere.api_keys()), (vec![bearer, None, None], vec![None, None, key]));
+    assert_eq!((elsewhere.authorizations(), elsewhere.api_keys()), (vec![None; 3], vec![None; 3]));
+}
+
+#[tokio::test]
+async fn a_providers_key_goes_nowhere_else_and_a_model_elsewhere_has_its_own() {
+    let everyone = Everyone::start().await;
+    let elsewhere = FakeModel::start().await;
+    let settings = ProviderSettings {
+        models: models(json!({
+            "bare": { "provider": "openai", "base_url": elsewhere.base_url() },
+            "bare-claude": { "provider": "anthropic", "base_url": elsewhere.root_url() },
+            "own": { "provider": "openai", "base_url": elsewhere.base_url(), "key_env": "OWN_KEY" },
+            "own-claude": { "provider": "anthropic", "base_url": elsewhere.root_url(), "key_env": "OWN_KEY" },
+            "there": { "provider": "openai", "base_url": format!("{}/deeper", everyone.openai.base_url()) },
+            "other-account": { "provider": "openai", "key_env": "OWN_KEY" },
+            "keyless": { "provider": "openai", "base_url": elsewhere.base_url(), "key_env": "GONE_KEY" },
+        })),
+        keys: BTreeMap::from([("OWN_KEY".to_owned(), "own-canary".to_owned())]),
+        ..everyone.settings()
+    };
+    let providers = Providers::new(settings.clone());
+    for model in ["bare", "bare-claude", "own", "own-claude", "other-account"] {
+        assert_eq!(drain(providers.call(call(model, "hi")).await.unwrap()).await.1, None, "{model}");
+    }
+    let own = Some("own-canary".to_owned());
+    let own_bearer = Some("Bearer own-canary".to_owned());
+    assert_eq!(elsewhere.authorizations(), [None, None, own_bearer.clone(), None]);
+    assert_eq!(elsewhere.api_keys(), [None, None, None, own]);
+    // Whatever is there does not know the path; what it was sent counts.
+    let _ = providers.call(call("there", "hi")).await;
+    let sent = everyone.openai.authorizations();
+    assert_eq!(sent, [own_bearer, Some(format!("Bearer {OPENAI_KEY}"))]);
+
+    let refused = refusal(&providers, "keyless").await;
+    assert_eq!(refused.error.message, "GONE_KEY is not set, which key_env of model `keyless` names");
+    let described = providers.describe("keyless");
+    let hint = "set GONE_KEY to the key of model `keyless`";
+    assert_eq!((described.ready, described.hint.as_deref()), (false, Some(hint)));
+    assert!(!format!("{settings:?} {providers:?}").contains("own-canary"));
+
+    elsewhere.then(Reply::text("who are you").status(401)).then(Reply::text("not you").status(401));
+    let hint = "name the variable with the key of model `bare` in its key_env; OPENAI_API_KEY goes only to its provider or to \
+                OPENAI_BASE_URL";
+    assert_eq!(refusal(&providers, "bare").await.error.hint, hint);
+    let hint = "set OWN_KEY to a key that this provider accepts";
+    assert_eq!(refusal(&providers, "own").await.error.hint, hint);
 }
 
 #[tokio::test]

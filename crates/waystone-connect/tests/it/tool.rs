@@ -52,7 +52,8 @@ async fn calls_and_what_came_of_them_are_sent_back() {
     at(&fake).call(asked).await.unwrap();
     let function = |name: &str, arguments: &str| json!({ "name": name, "arguments": arguments });
     let called = |id: &str, function: Value| json!({ "id": id, "type": "function", "function": function });
-    let both = [called("a", function("weather", r#"{"city":"Bern"}"#)), called("b", function("time", "{\"city\": "))];
+    let broken = r#"{"arguments":"{\"city\": "}"#;
+    let both = [called("a", function("weather", r#"{"city":"Bern"}"#)), called("b", function("time", broken))];
     let expected = json!([
         { "role": "user", "content": "hi" },
         { "role": "assistant", "content": null, "tool_calls": both },
@@ -165,6 +166,45 @@ async fn what_is_no_object_is_told_as_it_was_written() {
     }
     for arguments in ["", " \n", "{}"] {
         check(&with(arguments), &[called("a", "time", json!({}))]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_before_its_arguments_has_none() {
+    let fake = FakeModel::start().await;
+    let one = |id: &str, arguments: &str| json!({ "id": id, "function": { "name": "time", "arguments": arguments } });
+    for (reason, arguments, expected) in [
+        ("length", "", json!("")),
+        ("max_tokens", "", json!("")),
+        ("length", "{\"city\": \"Be", json!("{\"city\": \"Be")),
+        ("length", "{}", json!({})),
+        ("tool_calls", "", json!({})),
+    ] {
+        let delta = json!({ "tool_calls": [one("a", ""), one("b", arguments)] });
+        let event = json!({ "choices": [{ "delta": delta, "finish_reason": reason }] });
+        fake.then(Reply::events([event.to_string(), "[DONE]".to_owned()]));
+        let (chunks, error) = drain(at(&fake).call(call_with_tools("gpt-4", "hi")).await.unwrap()).await;
+        assert_eq!((calls(&chunks)[1].arguments.clone(), error), (expected, None), "{reason} {arguments}");
+        assert_eq!(calls(&chunks)[0].arguments, json!({}), "only the last one may be cut");
+    }
+}
+
+#[tokio::test]
+async fn arguments_go_back_as_an_object_whatever_they_were() {
+    let fake = FakeModel::start().await;
+    for (arguments, expected) in [
+        (json!({ "city": "Bern" }), json!({ "city": "Bern" })),
+        (json!({}), json!({})),
+        (json!("{\"city\": \"Be"), json!({ "arguments": "{\"city\": \"Be" })),
+        (json!(""), json!({ "arguments": "" })),
+        (json!([1]), json!({ "arguments": [1] })),
+    ] {
+        let mut asked = call_with_tools("gpt-4", "hi");
+        asked.messages.push(Said::Calls { text: String::new(), calls: vec![called("a", "time", arguments)] });
+        asked.messages.push(result("a", "time", "noon"));
+        at(&fake).call(asked).await.unwrap();
+        let sent = fake.requests().last().unwrap()["messages"][1]["tool_calls"][0]["function"]["arguments"].clone();
+        assert_eq!(serde_json::from_str::<Value>(sent.as_str().unwrap()).unwrap(), expected);
     }
 }
 

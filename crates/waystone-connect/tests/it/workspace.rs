@@ -3,6 +3,7 @@
 mod argument;
 mod escape;
 mod list_files;
+mod private;
 mod read_file;
 mod search_files;
 mod swap;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use waystone_connect::workspace;
+use waystone_connect::workspace::{self, Bounds};
 
 /// A workspace, inside of a folder that no tool may see.
 struct Place {
@@ -75,7 +76,11 @@ impl Place {
 }
 
 async fn call(workspace: &str, tool: &str, arguments: Value) -> (String, bool) {
-    let output = workspace::call(workspace, tool, arguments.as_object().unwrap()).await;
+    call_within(&Bounds::default(), workspace, tool, arguments).await
+}
+
+async fn call_within(bounds: &Bounds, workspace: &str, tool: &str, arguments: Value) -> (String, bool) {
+    let output = workspace::call(bounds, workspace, tool, arguments.as_object().unwrap()).await;
     (output.content.as_str().unwrap().to_owned(), output.is_error)
 }
 

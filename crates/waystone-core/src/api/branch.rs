@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::segment::text_or_null;
-use crate::id::{BranchName, IdempotencyKey, SegmentId};
+use super::{MessageType, Role};
+use crate::id::{BranchName, CheckpointId, IdempotencyKey, SegmentId, SessionId};
 
 /// A branch: what was said on it since it began.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -29,6 +30,9 @@ pub struct CreateBranch {
     /// Instead: the message in whose place it begins, after what comes before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_message_id: Option<SegmentId>,
+    /// Instead: a checkpoint of this conversation; it begins where that stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<CheckpointId>,
     /// Makes a retry safe, as the header `Idempotency-Key` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<IdempotencyKey>,
@@ -42,6 +46,81 @@ pub struct SwitchedBranch {
     pub message_count: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// Where two branches part, and what each has since.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct BranchDiff {
+    /// The last message that both have; `null` if they have none in common.
+    #[schemars(schema_with = "text_or_null")]
+    pub common_message_id: Option<SegmentId>,
+    /// How many messages both have.
+    pub common_messages: u64,
+    pub a: BranchSide,
+    pub b: BranchSide,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What a branch has that the other has not.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct BranchSide {
+    pub name: String,
+    /// Oldest first.
+    pub messages: Vec<BranchMessage>,
+    pub tokens: u64,
+}
+
+/// A message in a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct BranchMessage {
+    pub message_id: SegmentId,
+    pub role: Role,
+    pub message_type: MessageType,
+    pub tokens: u64,
+    /// How it begins.
+    pub preview: String,
+}
+
+/// Tells one branch what another one came to.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergeBranch {
+    /// The branch whose messages are meant, as far as this one does not have them.
+    pub from: BranchName,
+    /// Only show what would be added.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Makes a retry safe, as the header `Idempotency-Key` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What was added to a branch, or would be.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MergedBranch {
+    /// The message that was added; left out of a preview.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<SegmentId>,
+    /// What it says: what was asked, decided and changed on the other branch, with handles of the whole.
+    pub content: String,
+    pub tokens: u64,
+    /// How many messages it stands for, and how many tokens they have.
+    pub messages: u64,
+    pub messages_tokens: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Told when a branch was told what another came to.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct BranchMerged {
+    pub context_id: SessionId,
+    pub branch: String,
+    pub from: String,
+    pub message_id: SegmentId,
 }
 
 /// The branches of a conversation, oldest first.

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::metadata::{TEXT_MAX, is_short};
-use super::{Branch, ContextState, LIMIT_MAX, MessageNode, Tool, TurnError, check_limit};
+use super::{Branch, ContextState, LIMIT_MAX, MessageNode, Metadata, Tool, TurnError, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::id::{IdempotencyKey, ProjectId, SessionId};
+use crate::id::{BranchName, IdempotencyKey, ProjectId, SessionId};
 use crate::json;
 
 /// How a conversation is led.
@@ -64,7 +64,7 @@ pub struct CreateContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = TEXT_MAX))]
     pub agent_role: Option<String>,
-    /// The folder that is worked in.
+    /// The folder that is worked in, from the root on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = PATH_MAX))]
     pub workspace_path: Option<String>,
@@ -197,6 +197,21 @@ impl ChatConfig {
         }
         Ok(())
     }
+}
+
+/// Keeps where a conversation stands as a checkpoint.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SaveContext {
+    /// Of which branch; the active one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchName>,
+    /// To find it by: a name, tags and other small fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+    /// Makes a retry safe, as the header `Idempotency-Key` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// A conversation.

@@ -6,6 +6,7 @@
 
 mod diff;
 mod load;
+mod reference;
 
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ use crate::offload::{INLINE_BYTES_MAX, offload_unless};
 use crate::pack::{Packed, pack, pack_delta};
 use crate::recent::Known;
 use crate::store::{Added, Idempotency, NewCheckpoint, Scope};
+
+pub(in crate::engine) use reference::Reference;
 
 impl Engine {
     /// Saves `request.context`, unless it equals the session's newest checkpoint.
@@ -128,6 +131,7 @@ impl Engine {
             context_hash,
             correlation,
             packed,
+            is_reference: false,
             force: request.force,
             expected_head: request.expected_checkpoint_id,
             parent: request.parent_checkpoint_id,

@@ -1,5 +1,6 @@
 //! Conversations: begun, configured, looked at. A conversation is also a session, and is deleted as one.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub struct Chat {
     pub project_of: Lookup<ProjectId>,
     pub tools: Arc<dyn Tools>,
     pub policy: ToolPolicy,
+    /// Whether where a conversation stands is kept as a checkpoint after each turn.
+    pub saves_turns: bool,
 }
 
 /// What there is of a name, if there is something.
@@ -82,6 +85,7 @@ impl Default for Chat {
             project_of: Arc::new(|_| None),
             tools: Arc::new(NoTools),
             policy: ToolPolicy::default(),
+            saves_turns: true,
         }
     }
 }
@@ -97,7 +101,8 @@ impl Engine {
         self.check_writable()?;
         let config = request.config(&self.chat.model_id);
         config.check()?;
-        let warnings = self.scan_config(&config)?;
+        let mut warnings = self.scan_config(&config)?;
+        warnings.extend(self.check_workspace(request.workspace_path.as_deref()).await?);
         let inferred = config.workspace_path.as_deref().and_then(|path| (self.chat.project_of)(path));
         let new = NewConversation {
             id: self.fresh_id()?,
@@ -124,6 +129,16 @@ impl Engine {
         scan.end()
     }
 
+    /// What a client is told of a folder that is not there: it may be made later. One that is relative is refused, since nobody knows to what.
+    async fn check_workspace(&self, path: Option<&str>) -> Result<Option<String>> {
+        let Some(path) = path else { return Ok(None) };
+        if !Path::new(path).is_absolute() {
+            return Err(Error::InvalidInput(format!("workspace_path `{path}` is relative: give it from the root on")));
+        }
+        let is_there = self.chat.tools.has_workspace(path).await;
+        Ok((!is_there).then(|| format!("workspace_path `{path}` is no folder here: tools that work in it will fail")))
+    }
+
     /// A conversation with its branches, and its messages if they are wanted.
     pub async fn find_context(&self, scope: &Scope, id: &SessionId, request: FindContext) -> Result<Context> {
         let found = self.store.find_conversation(scope, id, request.message_pool).await?;
@@ -147,7 +162,8 @@ impl Engine {
             let before: ChatConfig = self.store.find_turn(scope, id).await?.config;
             let config = request.clone().apply(before.clone());
             config.check()?;
-            let warnings = self.scan_config(&config)?;
+            let mut warnings = self.scan_config(&config)?;
+            warnings.extend(self.check_workspace(request.workspace_path.as_deref()).await?);
             if self.store.configure_conversation(scope, id, &before, &config, self.clock.now()).await? {
                 let mut context = self.find_context(scope, id, FindContext { message_pool: false }).await?;
                 context.warnings.extend(warnings);

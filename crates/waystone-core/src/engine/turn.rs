@@ -6,6 +6,8 @@
 
 mod ask;
 mod call;
+mod cancel;
+pub(super) mod own;
 pub(super) mod prompt;
 mod run;
 mod stream;
@@ -17,17 +19,11 @@ use tokio::sync::watch;
 
 use super::Engine;
 use super::conversation::retry_of;
-use crate::api::{
-    ApprovalStatus, ContextState, MessageType, Origin, Role, StateChanged, ToolCallCompleted, ToolOutcome, TurnChanged,
-    TurnState,
-};
+use crate::api::{ApprovalStatus, ContextState, StateChanged, ToolCallCompleted, ToolOutcome, TurnChanged, TurnState};
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId, ToolCallId};
-use crate::store::{
-    Idempotency, MessageFacts, NewMessage, NewTurnEvent, OpenCall, Scope, Step, StepBranch, Stepped, ToolChange, Turn,
-    WhichMessages,
-};
+use crate::store::{Idempotency, NewMessage, NewTurnEvent, OpenCall, Scope, Step, StepBranch, Stepped, Turn};
 
 use run::Live;
 pub(super) use stream::TOOL_CALL_REQUESTED;
@@ -93,9 +89,6 @@ impl Drop for Entered {
     }
 }
 
-/// What becomes true when someone ends a turn.
-const CANCELLED: &str = "turn.cancelled";
-
 /// How a turn begins.
 pub(super) enum Begin {
     Message {
@@ -137,6 +130,8 @@ pub(super) fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run
         branch: StepBranch::Same,
         messages: Vec::new(),
         tools: Vec::new(),
+        window: None,
+        checkpoint: None,
         events: Vec::new(),
         operation: None,
         at: engine.clock.now(),
@@ -303,139 +298,24 @@ impl Engine {
         Ok(TurnChanged { context_state: state, message_id: None, warnings: self.warnings() })
     }
 
-    /// Ends a turn. What was streamed is kept as a message that says so.
-    pub async fn cancel_turn(
+    /// What the same request came to when it was made first, with the message and the state that it led to.
+    pub(super) async fn asked_before(
         &self,
         scope: &Scope,
-        context: &SessionId,
-        key: Option<IdempotencyKey>,
-    ) -> Result<TurnChanged> {
-        self.check_writable()?;
-        let idempotency = key.map(|key| retry_of(key, &format!("contexts/{context}/cancel"), &()));
-        let first = self.store.find_turn(scope, context).await?;
-        if let Some(before) = self.cancelled_before(scope, context, &first, idempotency.as_ref()).await? {
-            return Ok(before);
-        }
-        if fsm::next(first.state, TurnEvent::Cancel).is_none() {
-            return Err(refused(context, first.state, TurnEvent::Cancel));
-        }
-        let mut turn = first.clone();
-        // Another run is another's, or another turn.
-        while turn.state.is_running() && turn.run == first.run {
-            match turn.run.as_deref().and_then(|run| self.turns.find(context, run)) {
-                Some(signal) => {
-                    signal.send_replace(Signal::Cancel(idempotency.clone()));
-                    signal.closed().await;
-                }
-                None => self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?,
-            }
-            turn = self.store.find_turn(scope, context).await?;
-        }
-        let message_id = self.kept_answer(scope, context, &first.branch).await?;
-        Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() })
-    }
-
-    /// What the same request came to when it was made first.
-    async fn cancelled_before(
-        &self,
-        scope: &Scope,
-        context: &SessionId,
         turn: &Turn,
-        idempotency: Option<&Idempotency>,
-    ) -> Result<Option<TurnChanged>> {
-        let Some(idempotency) = idempotency else { return Ok(None) };
-        let mut step = plain_step(context, turn, ContextState::Idle, &self.clock.new_id(), self);
+        step: &Step,
+    ) -> Result<Option<(Option<SegmentId>, ContextState)>> {
+        if step.idempotency.is_none() {
+            return Ok(None);
+        }
+        let mut asks = plain_step(&step.context, turn, step.to, &self.clock.new_id(), self);
         // A step from a run that never was is not taken; it only asks.
-        (step.from_run, step.operation) = (Some(self.clock.new_id()), Some(CANCELLED));
-        step.idempotency = Some(idempotency.clone());
-        Ok(match self.store.step_turn(scope, step).await? {
-            Stepped::Before { message, .. } => {
-                let context_state = ContextState::Idle;
-                Some(TurnChanged { context_state, message_id: message, warnings: self.warnings() })
-            }
+        asks.from_run = Some(self.clock.new_id());
+        (asks.operation, asks.idempotency) = (step.operation, step.idempotency.clone());
+        Ok(match self.store.step_turn(scope, asks).await? {
+            Stepped::Before { message, state, .. } => Some((message, state)),
             Stepped::Done { .. } | Stepped::Moved(_) => None,
         })
-    }
-
-    /// The answer at the end of a branch, if someone ended it.
-    async fn kept_answer(&self, scope: &Scope, context: &SessionId, branch: &BranchName) -> Result<Option<SegmentId>> {
-        let page = |offset, limit| WhichMessages::Branch { name: Some(branch.clone()), offset, limit };
-        let total = match self.store.list_messages(scope, context, &page(0, 0)).await {
-            // It was deleted since.
-            Err(Error::BranchNotFound { .. }) => return Ok(None),
-            counted => counted?.total,
-        };
-        let last = self.store.list_messages(scope, context, &page(total.saturating_sub(1), 1)).await?;
-        Ok(last.messages.into_iter().next().filter(|last| last.metadata.cancelled).map(|last| last.id))
-    }
-
-    /// Ends a turn that another process runs, or none, unless it has moved meanwhile.
-    async fn cancel_from_outside(
-        &self,
-        scope: &Scope,
-        context: &SessionId,
-        turn: &Turn,
-        idempotency: Option<Idempotency>,
-    ) -> Result<()> {
-        let Some(to) = fsm::next(turn.state, TurnEvent::Cancel) else { return Ok(()) };
-        let mut step = plain_step(context, turn, to, &self.clock.new_id(), self);
-        (step.from_seq, step.idempotency) = (Some(turn.seq), idempotency);
-        let written = self.written_draft(scope, context, turn).await?;
-        self.end_step(scope, &mut step, turn, written, 0).await?;
-        self.store.step_turn(scope, step).await.map(drop)
-    }
-
-    /// What is in the log of the answer that is being written, and its last sequence.
-    async fn written_draft(&self, scope: &Scope, context: &SessionId, turn: &Turn) -> Result<Option<(String, u64)>> {
-        let Some(draft) = &turn.draft else { return Ok(None) };
-        let written = self.store.read_content(scope, context, &draft.message, 1).await?;
-        Ok((!written.is_complete).then_some((written.content, written.next_sequence - 1)))
-    }
-
-    /// Makes a step one that ends a turn: what was written of the answer is kept, and marked. Returns the number of the last event.
-    async fn end_step(
-        &self,
-        scope: &Scope,
-        step: &mut Step,
-        turn: &Turn,
-        written: Option<(String, u64)>,
-        mut n: u64,
-    ) -> Result<u64> {
-        (step.operation, step.tools) = (Some(CANCELLED), vec![ToolChange::Abandon]);
-        let written = written.filter(|(text, _)| !text.is_empty());
-        if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
-            let facts = MessageFacts {
-                model: Some(turn.config.model_id.clone()),
-                is_cancelled: true,
-                is_estimate: true,
-                attempt: draft.attempt,
-                sequence,
-                ..MessageFacts::default()
-            };
-            let kind = MessageType::Text;
-            let message = self.prepare_message(Role::Assistant, kind, text, Vec::new(), Origin::Agent, facts).await?;
-            let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
-            let message = NewMessage { id: draft.message.clone(), facts, ..message };
-            n += 1;
-            step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));
-            step.messages.push(message);
-        }
-        for OpenCall { call, .. } in self.store.list_open_calls(scope, &step.context).await? {
-            n += 1;
-            step.tell_call(n, (&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new());
-        }
-        step.draft = None;
-        n += 1;
-        step.tell_state(n, step.to);
-        Ok(n)
-    }
-
-    /// Ends the turn of a conversation whose session is about to be deleted, if it is one.
-    pub(super) async fn rest(&self, scope: &Scope, session: &SessionId) -> Result<()> {
-        match self.cancel_turn(scope, session, None).await {
-            Err(Error::ContextNotFound(_) | Error::InvalidState { .. }) => Ok(()),
-            done => done.map(drop),
-        }
     }
 
     /// Goes on with the turns whose processes are gone, and with those that this one did not hear it had begun. Returns how many.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Idempotency, OpenCall, Scope, ToolChange};
+use super::{Idempotency, NewCheckpoint, NewWindow, OpenCall, Scope, ToolChange, WindowRows};
 use crate::api::{
     Branch, BranchList, ChatConfig, ContentPart, Context, ContextPage, ContextState, ListContexts, Message,
     MessageContent, MessageType, Origin, Prices, Resync, Role, SwitchedBranch, ToolCall, TurnError,
@@ -144,6 +144,10 @@ pub struct Step {
     pub branch: StepBranch,
     pub messages: Vec<NewMessage>,
     pub tools: Vec<ToolChange>,
+    /// What the model is about to be told.
+    pub window: Option<NewWindow>,
+    /// Where the conversation stands then.
+    pub checkpoint: Option<Box<NewCheckpoint>>,
     /// What readers are told, in order.
     pub events: Vec<NewTurnEvent>,
     /// What becomes true, if it is a change that someone wanted and not only progress.
@@ -161,6 +165,8 @@ pub enum StepBranch {
     /// The active one.
     Active,
     Named(BranchName),
+    /// This one, and the turn stays where it is.
+    Beside(BranchName),
     /// A new one, which is active then.
     New(NewBranch),
 }
@@ -210,6 +216,8 @@ pub enum WhichMessages {
         limit: u64,
     },
     Ids(Vec<SegmentId>),
+    /// This one and all before it, whatever became of the branch that they are on.
+    UpTo(SegmentId),
 }
 
 /// Some messages, oldest first.
@@ -280,6 +288,9 @@ pub trait ConversationStore: Send + Sync {
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn>;
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped>;
+
+    /// What the window of a branch, or of the active one, is assembled from.
+    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows>;
 
     /// The calls of a conversation that have no result yet, in the order in which they were made.
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>>;

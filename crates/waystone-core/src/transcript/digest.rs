@@ -83,6 +83,7 @@ impl Digest {
                     ["file_path", "notebook_path"].iter().map(|key| text_at(input, key)).find(|path| !path.is_empty());
                 paths.extend(path.map(str::to_owned));
             }
+            "write_file" => paths.extend(Some(text_at(input, "path").to_owned()).filter(|path| !path.is_empty())),
             "file_change" => paths.extend(input.as_object().into_iter().flatten().map(|(path, _)| path.clone())),
             "apply_patch" | "shell" | "exec_command" => {
                 let text = input.as_str().map_or_else(|| command_of(input), str::to_owned);
@@ -162,7 +163,7 @@ fn drop_oldest<T>(list: &mut Vec<T>, max: usize) {
 }
 
 fn handle(id: &SegmentId) -> String {
-    Handle { holder: Holder::Segment(id.clone()), pointer: String::new(), range: None }.to_string()
+    Handle::to_segment(id).to_string()
 }
 
 fn cut(text: &str, chars: usize) -> String {
@@ -225,8 +226,13 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
         "All turns are kept: context_search_stashed finds them, context_expand returns what a handle (ws:…) stands for, \
          workflow_checkpoint_load {{\"checkpointId\": \"{id}\"}} returns this as data.\n"
     );
-    let room = GUIDE_BYTES.saturating_sub(head.len() + FENCE_BYTES + tail.len());
-    let is_imported = checkpoint.origin == Origin::Import;
+    let room = GUIDE_BYTES.saturating_sub(head.len() + tail.len());
+    head + &tell_statements(digest, room, checkpoint.origin == Origin::Import) + &tail
+}
+
+/// As many statements as have room, in a fence.
+pub(crate) fn tell_statements(digest: &Digest, bytes_max: usize, is_imported: bool) -> String {
+    let room = bytes_max.saturating_sub(FENCE_BYTES);
     let mut told = String::new();
     for Statement { what, handle, origin, text } in statements(digest, room) {
         let statement = entry(&format!("{what}{}", place(handle)), origin.shown(is_imported), &text);
@@ -235,7 +241,7 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
             told.push_str(&statement);
         }
     }
-    head + &fence(&told) + &tail
+    fence(&told)
 }
 
 /// A handle to a segment, in parentheses; of anything else that stands in its place nothing is told.

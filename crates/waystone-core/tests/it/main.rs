@@ -25,3 +25,4 @@ mod segment;
 mod session;
 mod stats;
 mod view;
+mod window;

@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
-use waystone_core::api::{Branch, BranchList, CreateBranch, SwitchedBranch};
+use waystone_core::api::{Branch, BranchDiff, BranchList, CreateBranch, MergeBranch, MergedBranch, SwitchedBranch};
 use waystone_core::id::{BranchName, IdempotencyKey, SessionId};
 
 use super::Http;
-use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, take_key};
+use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, Pair, take_key};
 use super::reply::{HttpError, HttpResult, Json, ok};
 use super::route::Route;
 
@@ -32,6 +32,16 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Delete a branch that is not active; its messages stay")
             .replies_nothing()
             .errors(&[404]),
+        Route::new(Method::GET, "/api/contexts/{context_id}/branches/{a}/diff/{b}", "diff_branches", diff)
+            .summary("Compare two branches: where they part, and what each has since")
+            .replies::<BranchDiff>(200)
+            .errors(&[404]),
+        Route::new(Method::POST, "/api/contexts/{context_id}/branches/{branch_name}/merge", "merge_branch", merge)
+            .summary("Tell a branch what another one came to, or see what it would be told")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
+            .body::<MergeBranch>()
+            .replies::<MergedBranch>(200)
+            .errors(&[404, 409]),
     ]
 }
 
@@ -62,4 +72,18 @@ async fn delete(
 ) -> Result<StatusCode, HttpError> {
     http.engine.delete_branch(&http.scope(), &context, &name).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn diff(State(http): State<Http>, Pair(context, a, b): Pair<SessionId, BranchName>) -> HttpResult<BranchDiff> {
+    ok(http.engine.diff_branches(&http.scope(), &context, &a, &b).await)
+}
+
+async fn merge(
+    State(http): State<Http>,
+    Ids(context, name): Ids<SessionId, BranchName>,
+    headers: HeaderMap,
+    Body(mut request, _turn): Body<MergeBranch>,
+) -> HttpResult<MergedBranch> {
+    take_key(&headers, "idempotency_key", &mut request.idempotency_key)?;
+    ok(http.engine.merge_branch(&http.scope(), &context, &name, request).await)
 }

@@ -3,7 +3,10 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use waystone_core::api::{Context, ContextPage, CreateContext, Deletion, FindContext, ListContexts, UpdateContext};
+use waystone_core::api::{
+    Context, ContextPage, CreateContext, Deletion, FindContext, ListContexts, SaveContext, SavedCheckpoint,
+    UpdateContext,
+};
 use waystone_core::id::{IdempotencyKey, SessionId};
 
 use super::Http;
@@ -38,6 +41,12 @@ pub(super) fn routes() -> Vec<Route> {
             .query::<Deletion>()
             .replies_nothing()
             .errors(&[404]),
+        Route::new(Method::POST, "/api/contexts/{context_id}/checkpoints", "save_context", save)
+            .summary("Keep where a conversation stands as a checkpoint, from which a branch can begin")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
+            .body::<SaveContext>()
+            .replies::<SavedCheckpoint>(201)
+            .errors(&[404, 409]),
     ]
 }
 
@@ -52,6 +61,16 @@ async fn create(
 ) -> HttpResult<Context> {
     take_key(&headers, "idempotency_key", &mut request.idempotency_key)?;
     Ok(Json(StatusCode::CREATED, http.engine.create_context(&http.scope(), request).await?))
+}
+
+async fn save(
+    State(http): State<Http>,
+    Id(id): Id<SessionId>,
+    headers: HeaderMap,
+    Body(mut request, _turn): Body<SaveContext>,
+) -> HttpResult<SavedCheckpoint> {
+    take_key(&headers, "idempotency_key", &mut request.idempotency_key)?;
+    Ok(Json(StatusCode::CREATED, http.engine.save_context(&http.scope(), &id, request).await?))
 }
 
 async fn find(

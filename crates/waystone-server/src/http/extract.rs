@@ -63,6 +63,20 @@ where
     }
 }
 
+/// The three ids in the path, of which the last two are of one kind.
+pub(super) struct Pair<A, B>(pub(super) A, pub(super) B, pub(super) B);
+
+impl<A: FromStr<Err = String>, B: FromStr<Err = String>> FromRequestParts<Http> for Pair<A, B> {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Http) -> Result<Self, HttpError> {
+        let bad = |message: String| HttpError(Error::InvalidInput(message));
+        let ids = Path::<(String, String, String)>::from_request_parts(parts, state).await;
+        let Path((first, second, third)) = ids.map_err(|error| bad(error.body_text()))?;
+        Ok(Self(first.parse().map_err(bad)?, second.parse().map_err(bad)?, third.parse().map_err(bad)?))
+    }
+}
+
 /// The query string.
 pub(super) struct Query<T>(pub(super) T);
 

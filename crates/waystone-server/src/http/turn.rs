@@ -45,7 +45,7 @@ pub(super) fn routes() -> Vec<Route> {
             .header::<String>(LAST_EVENT_ID, "The id of the last event that was seen; those after it are told again.")
             .replies_text(
                 "text/event-stream",
-                "Events with `id`, `event` and `data` (a JSON object). `StateChanged`, `ContentDelta`, `MessageCompleted`, `ToolCallRequested`, `ToolCallCompleted`, `Heartbeat` \
+                "Events with `id`, `event` and `data` (a JSON object). `StateChanged`, `ContentDelta`, `MessageCompleted`, `ToolCallRequested`, `ToolCallCompleted`, `WindowAssembled`, `UsageWarning`, `BranchMerged`, `Heartbeat` \
                  every 30 s without `id`; `Resync` carries what is written of the message when what comes in between is not known.",
             )
             .errors(&[404]),

@@ -13,6 +13,7 @@ mod retry;
 mod session;
 mod tools;
 mod turn;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};
 use waystone_connect::mcp::Servers;
+use waystone_connect::workspace::Bounds;
 use waystone_connect::{AllTools, ProviderSettings, Providers};
 use waystone_core::Chat;
 use waystone_server::http::{Guard, Http};
@@ -158,7 +160,7 @@ fn chat_of(openai_base_url: Option<String>) -> Chat {
         model_id: "demo".to_owned(),
         prompt: Arc::new(|id| (id == "custom-prompt").then(|| "You are terse.".to_owned())),
         project_of: Arc::new(|_| None),
-        tools: Arc::new(AllTools { servers: Servers::new(BTreeMap::new(), &[], |_| None) }),
+        tools: Arc::new(AllTools { servers: Servers::new(BTreeMap::new(), &[], |_| None), bounds: Bounds::default() }),
         ..Chat::default()
     }
 }
@@ -175,11 +177,11 @@ fn assert_refused((status, reply): &(u16, Value), expected: u16, code: &str, wha
     assert!(is_whole, "{what}: {reply}");
 }
 
-/// All events up to the one that tells of this state.
+/// All events up to the one that tells of this state. What is told of windows has tests of its own.
 async fn until_state(events: &mut Subscriber, state: &str) -> Vec<Event> {
     let mut told = Vec::new();
     loop {
-        let event = events.next().await.unwrap_or_else(|| panic!("no {state} after {told:#?}"));
+        let event = next_but_windows(events).await.unwrap_or_else(|| panic!("no {state} after {told:#?}"));
         let is_last = event.1 == "StateChanged" && event.2["new_state"] == state;
         told.push(event);
         if is_last {
@@ -192,9 +194,18 @@ async fn until_state(events: &mut Subscriber, state: &str) -> Vec<Event> {
 async fn take(events: &mut Subscriber, count: usize) -> Vec<Event> {
     let mut told = Vec::new();
     for _ in 0..count {
-        told.push(events.next().await.unwrap_or_else(|| panic!("nothing after {told:#?}")));
+        told.push(next_but_windows(events).await.unwrap_or_else(|| panic!("nothing after {told:#?}")));
     }
     told
+}
+
+async fn next_but_windows(events: &mut Subscriber) -> Option<Event> {
+    loop {
+        let event = events.next().await?;
+        if !["WindowAssembled", "UsageWarning"].contains(&event.1.as_str()) {
+            return Some(event);
+        }
+    }
 }
 
 /// What happened, in short: states by their names, words in quotes, whole answers after `=`.

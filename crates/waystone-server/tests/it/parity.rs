@@ -10,8 +10,9 @@ use waystone_server::http::operations;
 ///
 /// Conversations are for applications and people: an agent has its own, and asks no other model through us. A person talks with
 /// `chat`, which shows an answer as it comes and thus needs no text of a message from a sequence on; a branch that is not gone on with is in no
-/// one's way there, so only programs delete branches. Turns whose process is gone are no one's to ask for.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 85] = [
+/// one's way there, so only programs delete branches. The tools of a conversation that
+/// is not begun yet are asked for where one begins with the first word. Turns whose process is gone are no one's to ask for.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 90] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -82,11 +83,14 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 85] = [
     ("create_branch", true, None, Some("chat")),
     ("switch_branch", true, None, Some("chat")),
     ("delete_branch", true, None, None),
+    ("diff_branches", true, None, Some("context diff")),
+    ("merge_branch", true, None, Some("context merge")),
     ("find_turn", true, None, Some("chat")),
     ("retry_turn", true, None, Some("chat")),
     ("cancel_turn", true, None, Some("chat")),
     ("follow_context", true, None, Some("chat")),
     ("list_tools", true, None, Some("chat")),
+    ("list_tools_for", false, None, Some("chat")),
     ("approve_tools", true, None, Some("chat")),
     ("deny_tools", true, None, Some("chat")),
     ("find_tool_call", true, None, Some("chat")),
@@ -94,6 +98,8 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 85] = [
     ("answer_tool_call", true, None, None),
     ("expire_tools", false, None, Some("serve")),
     ("expire_tools_of", false, None, Some("chat")),
+    ("save_context", true, None, Some("context checkpoint")),
+    ("find_window", true, None, Some("context window")),
     ("list_models", true, None, Some("models")),
     ("adopt_turns", false, None, Some("serve")),
     ("adopt_turn", false, None, Some("chat")),

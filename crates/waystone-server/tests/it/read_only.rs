@@ -23,6 +23,8 @@ fn body_of(operation: &str) -> Option<Value> {
         "create_context" | "update_context" => Some(json!({})),
         "add_message" | "edit_message" => Some(json!({ "content": "a" })),
         "create_branch" => Some(json!({ "name": "a" })),
+        "save_context" => Some(json!({})),
+        "merge_branch" => Some(json!({ "from": "a" })),
         "approve_tools" | "deny_tools" => Some(json!({ "tool_call_ids": ["a"] })),
         "edit_arguments" => Some(json!({ "arguments": {} })),
         "answer_tool_call" => Some(json!({ "result": "a" })),

@@ -109,7 +109,8 @@ fn remove_from(path: &Path, keys: &Arc<Keys>, removed: &Removed, at: Timestamp) 
     let mut db = open_alone(path, keys)?;
     if version(&db)? < VERSION {
         let ids = serde_json::json!(removed).to_string();
-        let has_any = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE id IN (SELECT value FROM json_each(?1)))";
+        let has_any = "SELECT EXISTS (SELECT 1 FROM checkpoint WHERE id IN (SELECT value FROM json_each(?1)))
+                           OR EXISTS (SELECT 1 FROM session WHERE id IN (SELECT value FROM json_each(?1)))";
         if !db.query_row(has_any, params![ids], |row| row.get(0))? {
             return Ok(());
         }

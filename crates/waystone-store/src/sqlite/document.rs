@@ -18,6 +18,7 @@ use waystone_core::{Error, Result};
 
 use super::Sqlite;
 use super::checkpoint::{Links, check_quota, find_base, find_by_id, find_by_key, find_key_in, find_open_group, insert};
+use super::conversation;
 use super::error::DbResult;
 use super::log::{append_and_publish, handle};
 use super::segment::IDS_TOLD_MAX;
@@ -71,6 +72,9 @@ fn import(db: &Connection, scope: &Scope, new: &NewSession) -> DbResult<Imported
     let found = session::find_row(db, scope, &new.session.id)?;
     if let Some(found) = &found {
         check_session(found, &new.session)?;
+        if conversation::is_one(db, found.key)? {
+            return Err(Error::Conflict(Conflict::IsConversation(new.session.id.clone())).into());
+        }
     }
     let mut done = ImportedSession::default();
     let mut missing: Vec<&NewCheckpoint> = Vec::new();
@@ -193,7 +197,7 @@ fn add_checkpoints(
     for new in missing {
         let Some((packed, base)) = find_base(db, scope, group, new)? else { return Err(changed_meanwhile()) };
         let parent = new.parent.as_ref().map(|id| find_key_in(db, scope, session.key, id)).transpose()?;
-        let (key, _) = insert(db, scope, session, Links { parent, group, base }, (new, packed), seq)?;
+        let key = insert(db, scope, session, Links { parent, group, base }, (new, packed), seq)?;
         db.prepare_cached("UPDATE checkpoint SET imported = 1 WHERE key = ?1")?.execute(params![key])?;
         group = find_open_group(db, session.key)?;
     }

@@ -90,6 +90,7 @@ fn values() -> Vec<(&'static str, &'static str, String)> {
         ),
         ("tool_call", "call", format!("sealed(call, 'call', id, {CONVERSATION})")),
         ("tool_call", "answer", format!("sealed(answer, 'answer', id, {CONVERSATION})")),
+        ("window", "manifest", format!("sealed(manifest, 'window', id, {CONVERSATION})")),
         ("snapshot", "name", format!("sealed(name, 'name', id, {PROJECT})")),
         ("given_context", "hash", "keyed(hash)".to_owned()),
         ("given_context", "bytes", "sealed(bytes, 'context', hash)".to_owned()),

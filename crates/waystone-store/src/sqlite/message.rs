@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{
-    ContentPart, Message, MessageContent, MessageMetadata, MessageTokens, MessageType, Role, SegmentType,
+    ContentPart, Message, MessageContent, MessageMetadata, MessageTokens, MessageType, Role, SegmentType, Tier,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
@@ -13,6 +13,7 @@ use waystone_core::meaning::Piece;
 use waystone_core::store::{
     MessageFacts, Messages, NewConversation, NewMessage, NewSegment, NewSegments, Scope, WhichMessages,
 };
+use waystone_core::window::Entry;
 
 use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow};
@@ -132,7 +133,7 @@ fn columns() -> String {
         "s.id, m.role, m.type, {SEGMENT_TEXT}, unsealed(m.facts, 'facts', s.id, 'session:' || c.id, c.wrapped_key), s.created_at_ms,
          (SELECT unsealed(b.name, 'branch', 'session:' || c.id, 'session:' || c.id, c.wrapped_key) FROM branch AS b WHERE b.key = m.branch),
          (SELECT id FROM segment WHERE key = m.parent), s.origin, s.imported,
-         unsealed(m.parts, 'parts', s.id, 'session:' || c.id, c.wrapped_key)"
+         unsealed(m.parts, 'parts', s.id, 'session:' || c.id, c.wrapped_key), m.position, s.tokens, s.pinned, s.tier"
     )
 }
 
@@ -184,6 +185,26 @@ fn read_all(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql
     Ok(messages)
 }
 
+/// The messages of a branch as a window sees them, oldest first.
+pub(crate) fn list_entries(db: &Connection, spans: &[Span]) -> DbResult<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for span in spans {
+        let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
+        let mut statement = db.prepare_cached(&format!("SELECT {} {FROM} WHERE {condition}", columns()))?;
+        let mut rows = statement.query(params![span.branch, span.first, span.last])?;
+        while let Some(row) = rows.next()? {
+            entries.push(Entry {
+                message: read(row)?,
+                position: row.get(11)?,
+                tokens: row.get(12)?,
+                is_pinned: row.get(13)?,
+                is_stashed: row.get_ref(14)?.as_str().is_ok_and(|tier| tier != Tier::Working.as_str()),
+            });
+        }
+    }
+    Ok(entries)
+}
+
 /// Every message of a conversation, oldest first.
 pub(crate) fn list_all(db: &Connection, session: i64) -> DbResult<Vec<Message>> {
     read_all(db, "m.session = ?1 ORDER BY m.segment", params![session])
@@ -208,34 +229,42 @@ pub(crate) fn list(db: &Connection, scope: &Scope, id: &SessionId, which: &Which
             }
             Ok(Messages { total: messages.len() as u64, messages })
         }
+        WhichMessages::UpTo(last) => {
+            let (branch, position) = place_of(db, find_key(db, row.session, id, last)?)?;
+            list_span(db, branch::find_by_key(db, branch)?, 1, position)
+        }
         WhichMessages::Branch { name, offset, limit } => {
             let branch = match name {
                 Some(name) => branch::find(db, row.session, id, name)?,
                 None => branch::find_by_key(db, row.active_branch)?,
             };
-            let spans = spans(db, branch)?;
-            let total = spans.last().map_or(0, |span| span.last);
-            let (from, to) = (offset + 1, offset.saturating_add(*limit));
-            let mut messages = Vec::new();
-            for span in spans.iter().filter(|span| span.first <= to && from <= span.last) {
-                let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
-                let (first, last) = (span.first.max(from), span.last.min(to));
-                messages.extend(read_all(db, condition, params![span.branch, first, last])?);
-            }
-            Ok(Messages { messages, total })
+            list_span(db, branch, offset + 1, offset.saturating_add(*limit))
         }
     }
 }
 
+/// The messages on the way to the end of a branch, from one position to another.
+fn list_span(db: &Connection, branch: BranchRow, from: u64, to: u64) -> DbResult<Messages> {
+    let spans = spans(db, branch)?;
+    let total = spans.last().map_or(0, |span| span.last);
+    let mut messages = Vec::new();
+    for span in spans.iter().filter(|span| span.first <= to && from <= span.last) {
+        let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
+        let (first, last) = (span.first.max(from), span.last.min(to));
+        messages.extend(read_all(db, condition, params![span.branch, first, last])?);
+    }
+    Ok(Messages { messages, total })
+}
+
 /// Messages that follow each other on one branch.
-struct Span {
-    branch: i64,
+pub(crate) struct Span {
+    pub(crate) branch: i64,
     first: u64,
-    last: u64,
+    pub(crate) last: u64,
 }
 
 /// The way from the beginning of a conversation to the end of a branch, which leads over as many branches as it was forked.
-fn spans(db: &Connection, mut branch: BranchRow) -> DbResult<Vec<Span>> {
+pub(crate) fn spans(db: &Connection, mut branch: BranchRow) -> DbResult<Vec<Span>> {
     let mut spans = Vec::new();
     let mut last = branch.tip().map(|tip| place_of(db, tip)).transpose()?.map_or(0, |(_, position)| position);
     loop {

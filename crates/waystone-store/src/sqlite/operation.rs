@@ -22,7 +22,7 @@ use super::task::{hide_snapshot, make_current};
 const BETWEEN_MAX: usize = 20;
 const UNDONE: &str = "operation.undone";
 /// The kinds that have an inverse.
-const INVERTIBLE: [&str; 10] = [
+const INVERTIBLE: [&str; 11] = [
     "segment.put",
     "segment.pinned",
     "segment.unpinned",
@@ -32,6 +32,7 @@ const INVERTIBLE: [&str; 10] = [
     "task.used",
     "snapshot.created",
     "snapshot.restored",
+    "branch.merged",
     UNDONE,
 ];
 

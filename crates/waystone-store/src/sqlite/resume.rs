@@ -91,7 +91,8 @@ impl Found<'_> {
         let columns = session::COLUMNS;
         let sql = format!(
             "SELECT {columns}, {BESIDES} FROM session {NEWEST}
-             WHERE space = ?1 AND archived_at_ms IS NULL AND {condition} ORDER BY accessed_seq DESC LIMIT ?3"
+             WHERE space = ?1 AND archived_at_ms IS NULL AND {condition}
+                 AND NOT EXISTS (SELECT 1 FROM conversation AS c WHERE c.session = session.key) ORDER BY accessed_seq DESC LIMIT ?3"
         );
         let mut statement = self.db.prepare_cached(&sql)?;
         let mut rows = statement.query((self.space, value, limit))?;

@@ -52,7 +52,7 @@ impl Doomed {
 
     /// By which ids copies of it are known.
     fn known_by(&self) -> impl Iterator<Item = &str> {
-        let own = self.is_conversation.then_some(self.session_id.as_str());
+        let own = (self.is_conversation && self.is_session).then_some(self.session_id.as_str());
         self.ids.iter().map(String::as_str).chain(own)
     }
 }
@@ -143,7 +143,7 @@ fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
         return Ok(Some(checkpoints));
     }
     let pruned = "c.group_key = (SELECT p.group_key FROM checkpoint AS p
-        WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND NOT EXISTS
+        WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
             (SELECT 1 FROM checkpoint AS live
              WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
         ORDER BY p.archived_at_ms LIMIT 1)";
@@ -273,19 +273,28 @@ pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<u64> 
             doomed.entry(session).or_default().insert(key);
         }
     }
+    // A conversation is gone only if it is named itself: it lives on without its checkpoints.
+    let mut gone = BTreeSet::new();
     for id in removed {
         if let Some(session) = conversation::find_session(db, id)? {
-            doomed.entry(session).or_default();
+            let keys = doomed.entry(session).or_default();
+            let mut all = db.prepare_cached("SELECT key FROM checkpoint WHERE session = ?1")?;
+            for key in all.query_map(params![session], |row| row.get(0))? {
+                keys.insert(key?);
+            }
+            gone.insert(session);
         }
     }
-    overwriting(db, || doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys)))?;
+    overwriting(db, || {
+        doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys, gone.contains(session)))
+    })?;
     if !doomed.is_empty() {
         forget_words(db)?;
     }
     Ok(doomed.values().map(|keys| keys.len() as u64).sum())
 }
 
-fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbResult<()> {
+fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>, is_gone: bool) -> DbResult<()> {
     remove_rows(db, session, keys)?;
     db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE session = ?1", params![session])?;
     let left = db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![session])?;
@@ -295,8 +304,12 @@ fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>) -> DbRes
     let (space, id, project, is_live): (i64, String, String, bool) = db
         .prepare_cached("SELECT space, id, project, archived_at_ms IS NULL FROM session WHERE key = ?1")?
         .query_row(params![session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let is_conversation = conversation::find_session(db, &id)?.is_some();
+    if is_conversation && !is_gone {
+        return Ok(());
+    }
     erase_words(db, space, &project, &id)?;
-    if conversation::find_session(db, &id)?.is_some() {
+    if is_conversation {
         conversation::remove(db, session)?;
     }
     db.execute("DELETE FROM checkpoint_group WHERE session = ?1", params![session])?;

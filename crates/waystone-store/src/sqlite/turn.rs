@@ -2,16 +2,17 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
+use waystone_core::Error;
 use waystone_core::api::{ContextState, Resync, Role};
 use waystone_core::id::{SegmentId, SessionId};
 use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, ToolChange, Turn, TurnEvent};
 
 use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow, operation};
-use super::error::{DbResult, unreadable};
+use super::error::{DbError, DbResult, unreadable};
 use super::log::append_and_publish;
 use super::message::{self, Target};
-use super::{retry, tool_call};
+use super::{checkpoint, retry, tool_call, window};
 
 fn draft_of(row: &ConversationRow) -> DbResult<Option<Draft>> {
     let Some(id) = &row.draft else { return Ok(None) };
@@ -64,6 +65,14 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
         tell(db, scope, &row, &branch, step, kind)?;
     }
     tool_call::change(db, &row, &step.context, step)?;
+    if let Some(new) = &step.window {
+        window::add(db, &row, branch.key, new, step.at)?;
+    }
+    match step.checkpoint.as_ref().map(|new| checkpoint::add(db, scope, new)) {
+        // An answer that is there counts for more than where it stands.
+        None | Some(Ok(_) | Err(DbError::Refused(Error::QuotaExceeded(_)))) => {}
+        Some(Err(error)) => return Err(error),
+    }
     let seq = add_events(db, scope, &row, step)?;
     write(db, &row, &branch, step, owner, seq)?;
     let message = step.messages.first().map(|message| &message.id);
@@ -83,7 +92,7 @@ fn find_branch(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<
     match &step.branch {
         StepBranch::Same => branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch)),
         StepBranch::Active => branch::find_by_key(db, row.active_branch),
-        StepBranch::Named(name) => branch::find(db, row.session, &step.context, name),
+        StepBranch::Named(name) | StepBranch::Beside(name) => branch::find(db, row.session, &step.context, name),
         StepBranch::New(new) => {
             let begun = branch::begin(db, row, &step.context, new, step.at)?;
             conversation::set_active(db, row.session, begun.key)?;
@@ -171,6 +180,10 @@ fn write(
     // What was streamed before belongs to another attempt.
     let is_same = draft == row.draft.as_deref() && attempt == row.attempt;
     let draft_seq = if is_same { row.draft_seq } else { seq };
+    let turn_branch = match step.branch {
+        StepBranch::Beside(_) => row.turn_branch,
+        _ => Some(branch.key),
+    };
     db.prepare_cached(
         "UPDATE conversation SET state = ?2, run = ?3, owner = ?4, turn_branch = ?5, draft = ?6, attempt = ?7, draft_seq = ?8,
                 failures = ?9, event_seq = ?10, updated_at_ms = max(updated_at_ms, ?12),
@@ -182,7 +195,7 @@ fn write(
         step.to.as_str(),
         step.run,
         step.to.is_driven().then_some(owner),
-        branch.key,
+        turn_branch,
         draft,
         attempt,
         draft_seq,

@@ -10,7 +10,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
     ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
-    TurnEvent, WhichMessages,
+    TurnEvent, WhichMessages, WindowRows,
 };
 
 use waystone_core::tools::ToolOutput;
@@ -123,6 +123,11 @@ impl ConversationStore for FaultyStore {
         let done = self.inner.step_turn(scope, step).await?;
         self.step()?;
         Ok(done)
+    }
+
+    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows> {
+        self.step()?;
+        self.inner.load_window(scope, id, branch).await
     }
 
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {

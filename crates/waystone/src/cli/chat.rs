@@ -8,6 +8,7 @@ mod answer;
 mod call;
 mod command;
 mod decide;
+mod edit;
 mod input;
 mod prompt;
 mod recall;
@@ -82,7 +83,7 @@ pub(crate) async fn run(
         engine,
         scope,
         interrupts: Interrupts::listen(),
-        input: Input::default(),
+        input: Input::open(),
         new: CreateContext { mode: chat.mode.clone(), workspace_path: working_directory(), ..CreateContext::default() },
         place: None,
         is_shown: !out.json,
@@ -161,15 +162,21 @@ async fn find_last(engine: &Engine, scope: &Scope, settings: &Settings) -> anyho
     Ok(found.ok_or_else(none)?.id)
 }
 
-/// Nobody is there who could be asked.
-fn waits(context: &SessionId) -> Failure {
+/// Nobody is there who could be asked. Says about what.
+async fn waits(engine: &Engine, scope: &Scope, context: &SessionId) -> anyhow::Error {
+    let calls = match engine.find_turn(scope, context).await {
+        Ok(turn) => turn.pending_tool_calls,
+        Err(error) => return error.into(),
+    };
+    let named: Vec<String> = calls.iter().map(|call| format!("{} ({})", call.tool_name, call.id)).collect();
     Failure {
         code: "APPROVAL_WANTED",
-        message: "the model wants to call a tool, and someone has to approve that".to_owned(),
+        message: format!("the model wants to call {}, and someone has to approve that", named.join(", ")),
         hint: format!(
             "`waystone chat --context {context}` on a terminal asks; --tool-policy and --allowed-tools say what runs unasked"
         ),
     }
+    .into()
 }
 
 /// Says one message, and prints the answer.
@@ -177,7 +184,10 @@ async fn say(message: String, talk: &mut Talk<'_>, out: &Out) -> anyhow::Result<
     match talk.turn(Begin::Say(message)).await? {
         Ended::Answered => {}
         Ended::Failed(error) => return Err(TurnFailed(error).into()),
-        Ended::Waits => return Err(waits(&talk.place().await?.context).into()),
+        Ended::Waits => {
+            let context = talk.place().await?.context;
+            return Err(waits(talk.engine, talk.scope, &context).await);
+        }
         Ended::Cancelled => {
             return Err(Failure {
                 code: "CANCELLED",

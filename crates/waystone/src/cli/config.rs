@@ -23,17 +23,17 @@ pub(crate) fn run(command: &Command, settings: &Settings, out: &Out) -> anyhow::
         Command::Schema => Out { json: true }.print(&schema(), Value::to_string),
         Command::Show { origin } => {
             let source = |key: &str| settings.origins.get(key).cloned().unwrap_or_else(|| "default".to_owned());
+            let values = settings.shown();
             let reply: Value = match origin {
-                false => json!(settings.values),
-                true => settings
-                    .values
+                false => json!(values),
+                true => values
                     .iter()
                     .map(|(key, value)| (key.clone(), json!({ "value": value, "origin": source(key) })))
                     .collect::<serde_json::Map<_, _>>()
                     .into(),
             };
             out.print(&reply, |_| {
-                let shown = |key: &str| match &settings.values[key] {
+                let shown = |key: &str| match &values[key] {
                     Value::String(text) => text.clone(),
                     value => value.to_string(),
                 };

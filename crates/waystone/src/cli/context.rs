@@ -1,20 +1,24 @@
 //! `waystone context`: conversations as they are kept. They are led with [`super::chat`].
 
+mod branch;
 mod markdown;
+mod outcome;
+pub(super) mod window;
 
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, json};
 use waystone_core::api::{
-    Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, FindContext, ListContexts,
-    ListMessages, Message,
+    Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, FindContext, FindWindow,
+    ListContexts, ListMessages, Message, Metadata, SaveContext,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, ProjectId, SessionId};
 use waystone_core::secret::Secrets;
 use waystone_core::store::Scope;
-use waystone_core::{Engine, GRACE_DAYS};
+use waystone_core::{Engine, Error, GRACE_DAYS};
 
+use self::outcome::Outcomes;
 use super::document::{MARKDOWN, Target, Text};
 use super::failure::Failure;
 use super::render::{Out, confirm, count, cut, fields, line, plain_text, table, time};
@@ -22,6 +26,8 @@ use crate::settings::Settings;
 
 /// What is left of 80 columns beside an id and a day.
 const TITLE_CHARS_MAX: usize = 28;
+/// So much of a call is shown: three lines. An export has all of it.
+const CALL_CHARS_MAX: usize = 240;
 /// Messages are read so many at once.
 const PAGE: u32 = 1000;
 
@@ -60,6 +66,51 @@ pub(crate) enum Command {
     Branches {
         /// Its id, from the list
         context: SessionId,
+    },
+    /// Compare two branches: where they part, and what each has since
+    Diff {
+        /// Its id, from the list
+        context: SessionId,
+        a: BranchName,
+        b: BranchName,
+    },
+    /// Tell a branch what another one came to, after showing what it will be told
+    Merge {
+        /// Its id, from the list
+        context: SessionId,
+        /// The branch whose messages are meant
+        from: BranchName,
+        /// The branch that is told [default: the active one]
+        #[arg(long)]
+        into: Option<BranchName>,
+        /// Only show what would be added
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Keep where a conversation stands as a checkpoint; each turn that ends does so by itself
+    Checkpoint {
+        /// Its id, from the list
+        context: SessionId,
+        /// The branch that is meant [default: the active one]
+        #[arg(long)]
+        branch: Option<BranchName>,
+        /// To find it by
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Show what fills the model's window: in the last call, or in the next
+    Window {
+        /// Its id, from the list
+        context: SessionId,
+        /// Show the window of the next call, as it would be now
+        #[arg(long)]
+        next: bool,
+        /// The branch to look at [default: the active one]
+        #[arg(long)]
+        branch: Option<BranchName>,
     },
     /// Write a conversation into one file: all of it as JSON, or one branch as Markdown
     Export {
@@ -127,11 +178,30 @@ pub(crate) async fn run(
             let branch = branch.map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
             let request = ListMessages { branch: Some(branch.clone()), limit, offset, ids: None };
             let page = engine.list_messages(scope, &context, request).await?;
+            let outcomes = Outcomes::find(engine, scope, &context, &page.messages).await?;
             let shown = Shown { context: found, messages: page.messages, total: page.total, has_more: page.has_more };
-            out.print(&shown, |shown| show(shown, &branch, offset))
+            out.print(&shown, |shown| show(shown, &outcomes, &branch, offset))
         }
         Command::Branches { context } => {
             out.print(&engine.list_branches(scope, &context).await?, |list| branches(&list.branches))
+        }
+        Command::Diff { context, a, b } => {
+            out.print(&engine.diff_branches(scope, &context, &a, &b).await?, branch::diff)
+        }
+        Command::Merge { context, from, into, dry_run, yes } => {
+            let merge = branch::Merge { context, from, into, is_dry_run: dry_run, yes };
+            branch::merge(merge, engine, scope, out).await
+        }
+        Command::Checkpoint { context, branch, name } => {
+            let named = |name: String| Metadata::new(Map::from_iter([("name".to_owned(), name.into())]));
+            let metadata = name.map(named).transpose().map_err(Error::InvalidInput)?;
+            let request = SaveContext { branch, metadata, idempotency_key: None };
+            out.print(&engine.save_context(scope, &context, request).await?, |saved| {
+                format!("Saved as checkpoint {}.\n", saved.checkpoint_id)
+            })
+        }
+        Command::Window { context, next, branch } => {
+            out.print(&engine.find_window(scope, &context, FindWindow { next, branch }).await?, window::show)
         }
         Command::Export { context, format, branch, target } => {
             let text = match (format, branch) {
@@ -208,7 +278,7 @@ pub(super) fn branches(branches: &[Branch]) -> String {
     table(&["BRANCH", "OWN MESSAGES", "CONTINUES"], branches.iter().map(row)) + "* is active\n"
 }
 
-fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
+fn show(shown: &Shown, outcomes: &Outcomes, branch: &BranchName, offset: u32) -> String {
     let (context, config) = (&shown.context, &shown.context.config);
     let mut text = fields(&[
         ("context", context.id.to_string()),
@@ -229,7 +299,7 @@ fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
     text += &format!("\n{}\n{branch}: {}\n", branches(&all), count(shown.total, "message"));
     for message in &shown.messages {
         // No line of a text stands where lines of ours do.
-        let said = plain_text(said(message).trim_end()).replace('\n', "\n  ");
+        let said = plain_text(said(message, outcomes, CALL_CHARS_MAX).trim_end()).replace('\n', "\n  ");
         text += &format!("\n{}\n  {said}\n", heading(message));
     }
     if shown.has_more {
@@ -240,9 +310,11 @@ fn show(shown: &Shown, branch: &BranchName, offset: u32) -> String {
 }
 
 /// What a message says, and what it calls.
-fn said(message: &Message) -> String {
+fn said(message: &Message, outcomes: &Outcomes, call_chars_max: usize) -> String {
     let calls = message.content.iter().filter_map(|part| match part {
-        ContentPart::ToolCall { name, arguments, .. } => Some(format!("→ {name} {arguments}")),
+        ContentPart::ToolCall { id, name, arguments } => {
+            Some(cut(&format!("→ {name} {arguments}"), call_chars_max) + &outcomes.of(id))
+        }
         _ => None,
     });
     let text = Some(message.text()).filter(|text| !text.is_empty());
@@ -319,7 +391,8 @@ async fn markdown_of(
     for message in &mut messages {
         covered += cover(secrets, message);
     }
-    let text = markdown::of(&found, &branch, &messages)?;
+    let outcomes = Outcomes::find(engine, scope, id, &messages).await?;
+    let text = markdown::of(&found, &branch, &messages, &outcomes)?;
     Ok(Text { count: messages.len() as u64, covered, ..document(id, text, MARKDOWN, engine) })
 }
 

@@ -3,7 +3,7 @@
 use waystone_core::Engine;
 use waystone_core::api::{ModelInfo, ModelList};
 
-use super::render::{Out, table};
+use super::render::{Out, fields, table};
 
 pub(crate) async fn run(engine: &Engine, out: &Out) -> anyhow::Result<()> {
     out.print(&engine.list_models().await, show)
@@ -13,10 +13,20 @@ fn show(list: &ModelList) -> String {
     let rows = list.models.iter().map(|model| {
         let is_default = model.id == list.default_model;
         let id = if is_default { format!("{} (default)", model.id) } else { model.id.clone() };
-        let ready = model.hint.clone().unwrap_or_else(|| "ready".to_owned());
-        vec![id, model.provider.clone(), limit(model), price(model), ready]
+        let ready = if model.hint.is_none() { "yes" } else { "no" };
+        vec![id, model.provider.clone(), limit(model), price(model), ready.to_owned()]
     });
-    table(&["MODEL", "PROVIDER", "LIMIT", "PRICE", "READY"], rows)
+    table(&["MODEL", "PROVIDER", "LIMIT", "PRICE", "READY"], rows) + &needs(&list.models)
+}
+
+/// What is to be done before models answer that are not ready. Those of one provider mostly need the same.
+fn needs(models: &[ModelInfo]) -> String {
+    let mut needs: Vec<(&str, String)> = Vec::new();
+    for model in models {
+        let need = model.hint.clone().map(|hint| (model.provider.as_str(), hint));
+        needs.extend(need.filter(|need| !needs.contains(need)));
+    }
+    if needs.is_empty() { String::new() } else { format!("\n{}", fields(&needs)) }
 }
 
 /// With a mark if it is only assumed.
@@ -30,7 +40,7 @@ fn price(model: &ModelInfo) -> String {
     model.prices.map(|prices| format!("${} / ${}", prices.input, prices.output)).unwrap_or_default()
 }
 
-fn thousands(number: u64) -> String {
+pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
     groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")

@@ -150,9 +150,8 @@ impl Variables {
     pub(super) fn unknown(&self) -> Vec<String> {
         let known = SETTINGS.iter().map(|setting| setting.variable).chain([PASSPHRASE, NEW_PASSPHRASE]);
         let known: Vec<&str> = known.collect();
-        let later = ["WORKRAIL_CONTEXT_COMPRESSION", "WORKRAIL_CHECKPOINT_AUTO_SAVE"];
-        let later = later.iter().filter(|name| self.0.contains_key(**name));
-        let later = later.map(|name| format!("{name} has no effect in this version"));
+        const LATER: &str = "WORKRAIL_CONTEXT_COMPRESSION";
+        let later = self.0.contains_key(LATER).then(|| format!("{LATER} has no effect in this version"));
         let unknown = self.0.keys().filter(|name| name.starts_with("WAYSTONE_") && !known.contains(&name.as_str()));
         let unknown =
             unknown.map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)));

@@ -32,7 +32,9 @@ impl Settings {
             gemini_base_url,
             ollama_host,
         ] = VARIABLES.map(|name| self.provider_variables.get(name).map(|text| text.as_str().to_owned()));
+        let models = self.models();
         ProviderSettings {
+            keys: key_variables(&models).into_iter().filter_map(own_key).collect(),
             openai_api_key,
             openai_base_url,
             anthropic_api_key,
@@ -40,10 +42,30 @@ impl Settings {
             gemini_api_key,
             gemini_base_url,
             ollama_host,
-            models: read(&self.values["models"]).unwrap_or_default(),
+            models,
             model_limits: read(&self.values["modelLimits"]).unwrap_or_default(),
         }
     }
+
+    fn models(&self) -> BTreeMap<String, ModelSettings> {
+        read(&self.values["models"]).unwrap_or_default()
+    }
+
+    /// All variables that open models.
+    pub(super) fn provider_variables(&self) -> Vec<String> {
+        VARIABLES.into_iter().map(str::to_owned).chain(key_variables(&self.models())).collect()
+    }
+}
+
+/// The variables with keys of single models.
+fn key_variables(models: &BTreeMap<String, ModelSettings>) -> Vec<String> {
+    models.values().filter_map(|model| model.key_env.clone()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "which variables have keys of models the user says")]
+fn own_key(variable: String) -> Option<(String, String)> {
+    let key = std::env::var(&variable).ok()?;
+    Some((variable, key))
 }
 
 /// An object whose fields are all of a kind; the first that is not is named.
@@ -84,6 +106,11 @@ pub(super) fn models_schema() -> Value {
             "provider": { "enum": Provider::ALL.map(Provider::as_str) },
             "name": { "type": "string", "minLength": 1, "description": "What the provider calls it; its id when left out." },
             "base_url": { "type": "string", "format": "uri", "description": "Where it is, if elsewhere than the provider's others." },
+            "key_env": {
+                "type": "string",
+                "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+                "description": "The variable with its key. A provider's own key goes only to that provider or to its base URL variable, so a model elsewhere has no key without this.",
+            },
             "limit": limit_schema(),
             "prices": {
                 "type": "object",

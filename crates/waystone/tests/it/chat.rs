@@ -2,8 +2,10 @@
 
 mod approval;
 mod person;
+mod servers;
 mod talk;
 mod terminal;
+mod workspace;
 
 use std::path::Path;
 

@@ -45,6 +45,30 @@ fn later_layers_win_and_each_value_says_where_it_is_from() {
 }
 
 #[test]
+fn what_is_given_in_confidence_is_not_shown_in_any_form() {
+    let directory = private_dir();
+    let file = json!({
+        "mcpServers": {
+            "process": { "command": "run", "args": ["--token", "canary-1"], "env": { "TOKEN": "canary-2", "NAME": "${NAME}" } },
+            "web": { "url": "https://me:canary-3@example.com/mcp?key=canary-4", "headers": { "X-Key": "canary-5" } },
+        },
+        "models": { "own": { "provider": "openai", "base_url": "https://me:canary-6@example.com/v1" } },
+    });
+    std::fs::write(directory.path().join("config.json"), file.to_string()).unwrap();
+    for arguments in [&["config", "show"][..], &["config", "show", "--origin"], &["config", "show", "--json"]] {
+        let output = command(&binary("waystone"), directory.path()).args(arguments).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && !shown.contains("canary"), "{shown}");
+        for part in ["https://***@example.com/mcp?key=***", "${NAME}", "https://***@example.com/v1", "X-Key"] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+    }
+    let shown = settings(&show(directory.path(), |_| {}));
+    let env = json!({ "TOKEN": "***", "NAME": "${NAME}" });
+    assert_eq!(shown["mcpServers"]["value"]["process"]["env"], env);
+}
+
+#[test]
 fn what_is_wrong_is_named_with_the_nearest_right_name() {
     let directory = private_dir();
     let check = |file: &str, says: &[&str]| {

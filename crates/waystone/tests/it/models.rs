@@ -35,10 +35,14 @@ fn models_are_shown_with_what_each_needs() {
         let line = shown.lines().find(|line| line.split_whitespace().next() == Some(model)).unwrap_or_default();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(row("gpt-4"), "gpt-4 (default) openai 4,000 set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server)");
-    assert_eq!(row("claude-sonnet-4-5"), "claude-sonnet-4-5 anthropic 200,000 ready");
-    assert_eq!(row("mine"), "mine gemini 1,048,576 $1.25 / $10 set GEMINI_API_KEY");
-    assert_eq!(row("demo"), "demo demo 128,000 ready");
+    assert_eq!(row("gpt-4"), "gpt-4 (default) openai 4,000 no");
+    assert_eq!(row("claude-sonnet-4-5"), "claude-sonnet-4-5 anthropic 200,000 yes");
+    assert_eq!(row("mine"), "mine gemini 1,048,576 $1.25 / $10 no");
+    assert_eq!(row("demo"), "demo demo 128,000 yes");
+    assert_eq!(row("openai"), "openai set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server)");
+    assert_eq!(row("gemini"), "gemini set GEMINI_API_KEY");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert_eq!(shown.matches("OPENAI_API_KEY").count(), 1, "it is said once: {shown}");
     assert!(!shown.contains("sk-canary"), "{shown}");
 
     let list: Value = serde_json::from_str(&run(&["models", "--json"])).unwrap();
@@ -58,6 +62,25 @@ async fn what_ollama_has_is_found() {
     assert!(run(&["models"]).contains("ollama/llama3.2:latest"));
     assert_eq!(run(&["chat", "--model", "llama3.2", "hello there"]).trim(), "hello there");
     assert_eq!(fake.requests()[0]["model"], "llama3.2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_elsewhere_is_sent_its_own_key_and_never_the_providers() {
+    let directory = private_dir();
+    let fake = FakeModel::start().await;
+    let models = json!({
+        "own": { "provider": "openai", "base_url": fake.base_url(), "key_env": "MY_OWN_KEY" },
+        "bare": { "provider": "openai", "base_url": fake.base_url() },
+    });
+    std::fs::write(directory.path().join("config.json"), json!({ "models": models }).to_string()).unwrap();
+    let run = |model: &str| {
+        let mut command = waystone(directory.path(), &["chat", "--model", model, "hello there"]);
+        printed(&command.env("OPENAI_API_KEY", "sk-canary").env("MY_OWN_KEY", "mine").output().unwrap())
+    };
+    assert_eq!((run("own").trim(), run("bare").trim()), ("hello there", "hello there"));
+    assert_eq!(fake.authorizations(), [Some("Bearer mine".to_owned()), None]);
+    let shown = printed(&waystone(directory.path(), &["models"]).output().unwrap());
+    assert!(shown.contains("set MY_OWN_KEY to the key of model `own`"), "{shown}");
 }
 
 /// All that is in a folder, one after the other.

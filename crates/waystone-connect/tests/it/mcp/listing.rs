@@ -1,7 +1,10 @@
 //! Which tools there are.
 
 use serde_json::{Map, json};
+use waystone_connect::AllTools;
+use waystone_connect::workspace::Bounds;
 use waystone_core::api::Tool;
+use waystone_core::tools::Tools;
 
 use super::{Control, call, count, echo, names, servers};
 
@@ -19,7 +22,7 @@ async fn tools_are_told_with_their_schema_and_hints() {
         name: name.to_owned(),
         description: description.to_owned(),
         input_schema: if name == "fake__run" {
-            super::object(json!({ "type": "object" }))
+            super::object(json!({ "type": "object", "properties": {} }))
         } else {
             super::object(schema.clone())
         },
@@ -58,6 +61,28 @@ async fn all_servers_are_asked_and_those_that_do_not_start_are_named_in_warnings
         toolbox.warnings[2],
         "MCP server `refusing`: its tools cannot be listed: its answer is no list of tools"
     );
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_told_without_secrets() {
+    let control = Control::new().await;
+    let pattern = "ghp_".to_owned() + &"aB3dE6gH9jK2".repeat(3);
+    let dying = |stderr: &str| {
+        let mut server = control.server(json!({ "stderr": stderr, "exit": 7 }));
+        server["env"]["PASSWORD"] = json!("hunter-two-hunter");
+        server
+    };
+    let cut = format!("{pattern} {}", "word ".repeat(815));
+    let servers = servers([
+        ("a", dying(&format!("login with {pattern} failed"))),
+        ("b", dying("login with hunter-two-hunter failed")),
+        ("c", dying(&cut)),
+    ]);
+    let warnings = servers.list().await.warnings;
+    assert!(warnings.iter().all(|warning| !warning.contains("aB3dE6gH9jK2")), "{warnings:?}");
+    assert!(warnings[0].contains("it said: login with [redacted:"), "{warnings:?}");
+    assert_eq!(warnings[1], "MCP server `b`: it ended before it answered; it said: login with *** failed");
+    assert!(warnings[2].contains("it said: word word"), "{warnings:?}");
 }
 
 #[tokio::test]
@@ -126,6 +151,53 @@ async fn a_list_comes_in_pages_and_is_not_endless() {
     assert_eq!(toolbox.tools.len(), 25 + 512 + 512);
     assert_eq!(toolbox.tools[24].name, "few__t0024");
     assert_eq!(toolbox.warnings, ["MCP server `many`: it has more than 512 tools; the rest is left out"]);
+}
+
+#[tokio::test]
+async fn a_tool_whose_schema_providers_refuse_is_left_out_and_that_is_told() {
+    let control = Control::new().await;
+    let long = json!({ "type": "object", "properties": { "x": { "description": "x".repeat(64 * 1024) } } });
+    let tools = json!([
+        { "name": "bare", "inputSchema": {} },
+        { "name": "long", "inputSchema": long },
+        { "name": "text", "inputSchema": { "type": "string" } },
+    ]);
+    let servers = servers([("fake", control.server(json!({ "tools": tools })))]);
+    let toolbox = servers.list().await;
+    let schemas: Vec<_> = toolbox.tools.iter().map(|tool| (tool.name.as_str(), json!(tool.input_schema))).collect();
+    assert_eq!(schemas, [("fake__bare", json!({ "type": "object", "properties": {} }))]);
+    let expected = [
+        "MCP server `fake`: its tool `long` is left out: its schema is longer than 64 KiB",
+        "MCP server `fake`: its tool `text` is left out: its schema is not of an object",
+    ];
+    assert_eq!(toolbox.warnings, expected);
+    assert_eq!(servers.call("fake__long", &Map::new()).await, None);
+}
+
+#[tokio::test]
+async fn of_many_tools_that_are_left_out_a_few_are_named() {
+    let tools: Vec<_> =
+        (0..25).map(|number| json!({ "name": format!("t{number}"), "inputSchema": { "type": "array" } })).collect();
+    let control = Control::new().await;
+    let toolbox = servers([("fake", control.server(json!({ "tools": tools })))]).list().await;
+    assert_eq!((toolbox.tools.len(), toolbox.warnings.len()), (0, 11));
+    assert_eq!(toolbox.warnings[10], "MCP server `fake`: and 15 more of its tools are left out");
+}
+
+#[tokio::test]
+async fn there_are_no_more_tools_than_models_take() {
+    let tools: Vec<_> = (0..125).map(|number| json!({ "name": format!("t{number:03}"), "inputSchema": {} })).collect();
+    let control = Control::new().await;
+    let servers = servers([("fake", control.server(json!({ "tools": tools })))]);
+    let tools = AllTools { servers, bounds: Bounds::default() };
+    let toolbox = tools.list(None).await;
+    assert_eq!((toolbox.tools.len(), toolbox.warnings.len()), (125, 0));
+    let toolbox = tools.list(Some("/")).await;
+    let last = toolbox.tools.last().unwrap();
+    assert_eq!((toolbox.tools.len(), last.name.as_str()), (128, "fake__t123"));
+    let told = "there are 129 tools, and models take at most 128: `fake__t124` and those after it are left out; disable \
+                servers that are not needed";
+    assert_eq!(toolbox.warnings, [told]);
 }
 
 #[tokio::test]

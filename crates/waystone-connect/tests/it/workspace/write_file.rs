@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::task::{Context, Waker};
 
 use serde_json::json;
-use waystone_connect::workspace;
+use waystone_connect::workspace::{self, Bounds};
 
 use super::{Place, contents};
 
@@ -116,6 +116,27 @@ async fn a_file_keeps_its_mode_but_runs_as_nobody_else() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn what_is_made_has_the_mode_that_other_programs_would_give_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::with([("old.txt", "old")]);
+    fs::set_permissions(place.path("old.txt"), PermissionsExt::from_mode(0o600)).unwrap();
+    for (umask, file, folder) in [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750), (0o077, 0o600, 0o700)] {
+        let bounds = Bounds { umask: Some(umask), ..Bounds::default() };
+        let path = format!("made-{umask:o}/new.txt");
+        for path in [path.as_str(), "old.txt"] {
+            let arguments = json!({ "path": path, "content": "new" });
+            let (said, is_error) =
+                super::call_within(&bounds, place.path("").to_str().unwrap(), "write_file", arguments).await;
+            assert!(!is_error, "{said}");
+        }
+        let mode = |path: &str| fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&path), mode(&format!("made-{umask:o}"))), (file, folder));
+        assert_eq!(mode("old.txt"), 0o600);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_file_that_has_another_name_outside_keeps_what_it_holds_there() {
     let place = Place::new();
     let outside = place.outer.path().join("outside.txt");
@@ -136,8 +157,8 @@ fn a_call_that_is_dropped_writes_nothing() {
         {
             let arguments = json!({ "path": "file", "content": "new" });
             let folder = place.path("");
-            let mut call =
-                pin!(workspace::call(folder.to_str().unwrap(), "write_file", arguments.as_object().unwrap()));
+            let (bounds, arguments) = (Bounds::default(), arguments.as_object().unwrap());
+            let mut call = pin!(workspace::call(&bounds, folder.to_str().unwrap(), "write_file", arguments));
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
         release.send(()).unwrap();

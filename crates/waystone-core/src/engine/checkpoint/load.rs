@@ -34,6 +34,12 @@ impl Engine {
         scope: &Scope,
         request: LoadCheckpoint,
     ) -> Result<LoadedCheckpoint> {
+        let loaded = self.read_stored(scope, request).await?;
+        self.with_messages(scope, loaded).await
+    }
+
+    /// The same as it is stored: of a conversation that is where it stood, and not its messages.
+    pub(super) async fn read_stored(&self, scope: &Scope, request: LoadCheckpoint) -> Result<LoadedCheckpoint> {
         match (request.checkpoint_id, request.session_id) {
             (Some(id), None) => self.load_by_id(scope, id).await,
             (None, Some(session)) => self.load_latest(scope, session).await,

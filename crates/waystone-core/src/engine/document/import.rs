@@ -161,6 +161,7 @@ impl Engine {
             context_hash,
             correlation: Hash::of_parts(&[workflow.as_bytes(), &context_hash.0]),
             packed,
+            is_reference: false,
             force: true,
             expected_head: None,
             parent: record.parent_checkpoint_id,

@@ -6,18 +6,22 @@ use serde_json::Value;
 
 use super::call::{Judged, judge};
 use super::completed;
-use super::prompt::{said, system_prompt, tools_called};
 use super::run::{Live, Outcome, Stop, failed, of_store, told_otherwise};
-use super::stream::{CONTENT_DELTA, Frame, MESSAGE_COMPLETED, TOOL_CALL_REQUESTED, delta};
-use crate::api::{ContentDelta, ContentPart, ContextState, MessageType, Origin, Role, ToolCallRequested, ToolOutcome};
+use super::stream::{
+    CONTENT_DELTA, Frame, MESSAGE_COMPLETED, TOOL_CALL_REQUESTED, USAGE_WARNING, WINDOW_ASSEMBLED, delta,
+};
+use crate::api::{
+    ContentDelta, ContentPart, ContextState, MessageType, Metadata, Origin, Role, ToolCallRequested, ToolOutcome,
+};
+use crate::engine::checkpoint::Reference;
 use crate::engine::tool_call::Ended;
+use crate::engine::window::Prepared;
 use crate::error::Result;
 use crate::fsm::{self, TurnEvent};
 use crate::id::SegmentId;
 use crate::model::{Call, Chunk, ModelCall, Usage};
 use crate::offload::offload;
-use crate::store::{Draft, MessageFacts, NewMessage, Scope, ToolChange, WhichMessages};
-use crate::tokens;
+use crate::store::{Draft, MessageFacts, NewCheckpoint, NewMessage, Scope, Step, ToolChange};
 
 /// So often tools are called in a turn, and so many of them.
 const ROUNDS_MAX: usize = 5;
@@ -34,47 +38,75 @@ pub(super) struct Answered {
 }
 
 impl Live {
-    /// What the model is asked.
-    async fn prepare_call(&mut self) -> Outcome<ModelCall> {
-        let which = WhichMessages::Branch { name: Some(self.turn.branch.clone()), offset: 0, limit: u64::MAX >> 1 };
-        let listed = self.engine.store.list_messages(&self.scope, &self.context, &which).await;
-        let messages = listed.map_err(|error| of_store(&error))?.messages;
-        // The configuration may have changed since the turn began.
-        let now = self.engine.store.find_turn(&self.scope, &self.context).await.map_err(|error| of_store(&error))?;
-        let config = now.config;
-        self.turn.config = config.clone();
-        let called = tools_called(&messages);
-        self.called = called.calls;
-        self.offered = self.engine.tools_of(&config).await.tools;
-        let system = system_prompt(&config, |id| (self.engine.chat.prompt)(id));
-        let engine = self.engine.clone();
-        let size = messages.iter().map(|message| message.text().len()).sum();
-        let shown = offload(size, move || {
-            let cover = engine.secrets.shown();
-            let system = cover.and_then(|cover| cover.text(&system)).unwrap_or(system);
-            (system, said(&messages, cover))
-        });
-        let (system, messages) = shown.await.map_err(|error| of_store(&error))?;
-        Ok(ModelCall {
-            model: config.model_id,
-            system,
-            messages,
-            tools: self.offered.clone(),
+    /// Assembles the window of the next call, which is kept and told before the model is asked.
+    pub(super) async fn prepare(&mut self) -> Outcome<()> {
+        let mut signal = self.signal.clone();
+        let prepared = tokio::select! {
+            signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
+            prepared = self.prepare_window() => prepared,
+        };
+        let is_new = self.turn.state == ContextState::ProcessingUserMessage;
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                if is_new {
+                    // A turn fails where a model would have been asked.
+                    self.advance(TurnEvent::Called, None).await?;
+                }
+                return Err(of_store(&error));
+            }
+        };
+        let to = if is_new { ContextState::AwaitingLLMResponse } else { self.turn.state };
+        let mut step = self.step(to);
+        if is_new {
+            self.n += 1;
+            step.tell_state(self.n, to);
+        }
+        self.n += 1;
+        step.window = Some(prepared.kept(format!("{}-{}", self.run, self.n)));
+        let told = prepared.told(&self.context, &self.turn.branch);
+        step.tell(self.n, WINDOW_ASSEMBLED, serde_json::to_string(&told).unwrap_or_default());
+        if let Some(warning) = prepared.warning(&self.context) {
+            self.n += 1;
+            step.tell(self.n, USAGE_WARNING, serde_json::to_string(&warning).unwrap_or_default());
+        }
+        self.take(step).await?;
+        let Prepared { tools, called, manifest, assembled, .. } = prepared;
+        (self.called, self.offered) = (called.calls, tools.clone());
+        let call = ModelCall {
+            model: manifest.model,
+            system: manifest.system,
+            messages: assembled.said(),
+            tools,
             is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
-            parameters: config.parameters,
-        })
+            parameters: self.turn.config.parameters.clone(),
+        };
+        self.prepared = Some((call, assembled.tokens));
+        Ok(())
+    }
+
+    async fn prepare_window(&mut self) -> Result<Prepared> {
+        // The configuration may have changed since the turn began.
+        let config = self.engine.store.find_turn(&self.scope, &self.context).await?.config;
+        let tools = self.engine.tools_of(&config).await.tools;
+        let branch = Some(&self.turn.branch);
+        let prepared = self.engine.prepare_window(&self.scope, &self.context, branch, &config, &tools).await?;
+        self.turn.config = config;
+        Ok(prepared)
     }
 
     /// Asks the model, and tells what it says as it comes.
     pub(super) async fn ask(&mut self) -> Outcome<Answered> {
         (self.text, self.sequence) = (String::new(), 0);
         let mut signal = self.signal.clone();
-        let call = tokio::select! {
-            signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
-            call = self.prepare_call() => call?,
+        let (call, asked) = match self.prepared.take() {
+            Some(prepared) => prepared,
+            None => {
+                self.prepare().await?;
+                self.prepared.take().ok_or(Stop::Moved)?
+            }
         };
         let is_last = call.is_last;
-        let asked = call.messages.iter().map(|said| said.text().to_owned()).collect::<Vec<_>>();
         let model = Arc::clone(&self.engine.chat.model);
         let mut answer = tokio::select! {
             signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
@@ -125,13 +157,13 @@ impl Live {
             let message = "the model answered nothing".to_owned();
             return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
         }
+        if let Some(counted) = usage {
+            let name = self.engine.chat.model.describe(&self.turn.config.model_id).name;
+            self.engine.calibration.note(&name, asked, counted.prompt);
+        }
         Ok(match usage {
             Some(usage) => Answered { usage, is_estimate: false, calls },
-            None => {
-                let count = move || asked.iter().map(|text| tokens::count(text) as u64).sum();
-                let prompt = tokio::task::spawn_blocking(count).await.unwrap_or_default();
-                Answered { usage: Usage { prompt, ..Usage::default() }, is_estimate: true, calls }
-            }
+            None => Answered { usage: Usage { prompt: asked, ..Usage::default() }, is_estimate: true, calls },
         })
     }
 
@@ -250,7 +282,18 @@ impl Live {
         self.n += 1;
         step.tell_state(self.n, to);
         (step.draft, step.failures, step.operation) = (None, 0, Some("message.added"));
+        if to == ContextState::Idle && self.engine.chat.saves_turns {
+            step.checkpoint = self.reference(&step).map_err(|error| of_store(&error))?;
+        }
         self.take(step).await
+    }
+
+    /// Where the conversation stands after a step that adds messages.
+    fn reference(&self, step: &Step) -> Result<Option<Box<NewCheckpoint>>> {
+        let Some(head) = step.messages.last().map(|message| message.id.clone()) else { return Ok(None) };
+        let reference = Reference { branch: self.turn.branch.clone(), head, config: self.turn.config.clone() };
+        let new = self.engine.refer(&self.context, &self.turn.project, &reference, Metadata::default())?;
+        Ok(Some(Box::new(new)))
     }
 
     /// The answer as a message, and what a person should know of it.

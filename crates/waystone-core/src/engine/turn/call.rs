@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::ask::CALLS_MAX;
+use super::own::is_own;
 use super::run::{Live, Outcome, Stop, of_store, told_otherwise};
 use super::stream::TOOL_CALL_REQUESTED;
 use crate::api::{ApprovalStatus, ContentPart, RequestedCall, Tool, ToolCall, ToolCallRequested, ToolOutcome};
@@ -14,9 +15,9 @@ use crate::engine::Engine;
 use crate::engine::tool_call::{Ended, check_arguments};
 use crate::error::Error;
 use crate::fsm::{self, TurnEvent};
-use crate::id::ToolCallId;
+use crate::id::{SessionId, ToolCallId};
 use crate::model::Call;
-use crate::store::{NewToolCall, OpenCall, ToolChange};
+use crate::store::{NewToolCall, OpenCall, Scope, ToolChange};
 use crate::tools::ToolOutput;
 
 /// How long a tool may take, and all that run between two people's words.
@@ -70,7 +71,7 @@ pub(super) async fn judge(live: &Live, calls: Vec<Call>) -> Outcome<Vec<Judged>>
             Some(_) if is_over => Some(format!("not run: at most {CALLS_MAX} tools are called in a turn")),
             Some(_) => None,
         };
-        let is_allowed = tool.is_some_and(|tool| live.engine.chat.policy.allows(tool));
+        let is_allowed = tool.is_some_and(|tool| live.engine.chat.policy.allows(tool) || is_own(tool));
         let status = match refused {
             Some(_) => ApprovalStatus::Denied,
             None if is_allowed => ApprovalStatus::Approved,
@@ -170,7 +171,12 @@ impl Live {
         let mut tasks: JoinSet<Done> = JoinSet::new();
         let workspace: Option<Arc<str>> = self.turn.config.workspace_path.as_deref().map(Into::into);
         for call in running {
-            tasks.spawn(run_one(self.engine.clone(), workspace.clone(), call));
+            tasks.spawn(run_one(
+                self.engine.clone(),
+                (self.scope.clone(), self.context.clone()),
+                workspace.clone(),
+                call,
+            ));
         }
         let mut signal = self.signal.clone();
         let mut changes = self.engine.store.watch_events();
@@ -262,7 +268,12 @@ impl Live {
     }
 }
 
-async fn run_one(engine: Engine, workspace: Option<Arc<str>>, call: ToolCall) -> Done {
+async fn run_one(
+    engine: Engine,
+    (scope, context): (Scope, SessionId),
+    workspace: Option<Arc<str>>,
+    call: ToolCall,
+) -> Done {
     let empty = Map::new();
     let arguments = match &call.arguments {
         Value::Object(arguments) => arguments,
@@ -272,8 +283,14 @@ async fn run_one(engine: Engine, workspace: Option<Arc<str>>, call: ToolCall) ->
     if ToolCall::hash_of(&call.tool_name, &call.arguments) != call.hash {
         return (call, Some(ToolOutput::error("not run: what was approved is not what was to be run")));
     }
+    let run = async {
+        match engine.call_own(&scope, &context, &call.tool_name, arguments).await {
+            Some(output) => output,
+            None => engine.chat.tools.call(workspace.as_deref(), &call.tool_name, arguments).await,
+        }
+    };
     let output = tokio::select! {
-        output = engine.chat.tools.call(workspace.as_deref(), &call.tool_name, arguments) => Some(output),
+        output = run => Some(output),
         () = engine.clock.sleep(TOOL_MAX) => None,
     };
     (call, output)

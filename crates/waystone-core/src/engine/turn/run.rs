@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::SessionId;
-use crate::model::ModelError;
+use crate::model::{ModelCall, ModelError};
 use crate::store::{Idempotency, NewTurnEvent, Scope, Step, Stepped, ToolChange, Turn};
 
 /// So often a model is asked.
@@ -46,6 +46,8 @@ pub(super) struct Live {
     pub(super) called: usize,
     /// How long tools have run.
     pub(super) ran: Duration,
+    /// What the model is asked next, and how many tokens that has.
+    pub(super) prepared: Option<(ModelCall, u64)>,
 }
 
 /// Text that readers have and the log does not.
@@ -93,6 +95,7 @@ impl Live {
             offered: Vec::new(),
             called: 0,
             ran: Duration::ZERO,
+            prepared: None,
         }
     }
 
@@ -119,7 +122,7 @@ impl Live {
     async fn go_through(&mut self) -> Outcome<()> {
         loop {
             match self.turn.state {
-                ContextState::ProcessingUserMessage => self.advance(TurnEvent::Called, None).await?,
+                ContextState::ProcessingUserMessage => self.prepare().await?,
                 ContextState::AwaitingLLMResponse => {
                     let answered = self.ask().await?;
                     self.complete(answered).await?;

@@ -30,6 +30,8 @@ pub(super) const STATE_CHANGED: &str = "StateChanged";
 pub(super) const MESSAGE_COMPLETED: &str = "MessageCompleted";
 pub(in crate::engine) const TOOL_CALL_REQUESTED: &str = "ToolCallRequested";
 pub(super) const TOOL_CALL_COMPLETED: &str = "ToolCallCompleted";
+pub(super) const WINDOW_ASSEMBLED: &str = "WindowAssembled";
+pub(super) const USAGE_WARNING: &str = "UsageWarning";
 const RESYNC: &str = "Resync";
 
 /// One event as readers get it.

@@ -1,5 +1,5 @@
 use serde_json::json;
-use waystone_core::api::{Deletion, FindContext, ListContexts};
+use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts};
 use waystone_core::error::Conflict;
 use waystone_core::{Error, Limits};
 use waystone_testkit::harness::copy_dir;
@@ -145,4 +145,52 @@ async fn a_message_that_does_not_fit_into_the_store_is_refused_and_changes_nothi
     assert_eq!(refused.code(), "STORAGE_QUOTA_EXCEEDED");
     assert!(t.texts(&id, None).await.is_empty());
     assert!(t.state(&id).await.can_send_message);
+}
+
+/// Where a conversation stands is one thing, what was said in it another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_removed_takes_no_conversation_with_it_out_of_a_backup() {
+    let mut t = Talk::new().await;
+    let id = t.begin().await;
+    t.say(&id, "hello").await;
+    t.h.clock.advance_ms(1000);
+    t.h.engine.back_up(&t.h.scope, None).await.unwrap();
+    let filter = ListCheckpoints { session_id: Some(id.clone()), ..ListCheckpoints::default() };
+    let made = t.h.engine.list_checkpoints(&t.h.scope, filter).await.unwrap().checkpoints;
+    assert_eq!(made.len(), 1);
+    t.h.engine.delete_checkpoint(&t.h.scope, &made[0].checkpoint_id, Deletion { purge: true }).await.unwrap();
+    t.h.engine.close().await;
+    let backup = files(&t.h.data_dir().join("backups")).into_iter().find(|path| path.ends_with("waystone.db")).unwrap();
+    for beside in ["waystone.db-wal", "waystone.db-shm"] {
+        let _ = std::fs::remove_file(t.h.data_dir().join(beside));
+    }
+    std::fs::copy(backup, t.h.data_dir().join("waystone.db")).unwrap();
+    t.restart().await;
+    assert_eq!(t.texts(&id, None).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_room_for_where_a_conversation_stands_loses_no_answer() {
+    let mut t = Talk::new().await;
+    t.h.limits = Limits { session_bytes_max: 10, ..Limits::default() };
+    t.restart().await;
+    let id = t.begin().await;
+    t.say(&id, "hello").await;
+    assert_eq!(t.texts(&id, None).await.len(), 2);
+    let filter = ListCheckpoints { session_id: Some(id.clone()), ..ListCheckpoints::default() };
+    assert!(t.h.engine.list_checkpoints(&t.h.scope, filter).await.unwrap().checkpoints.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cleaning_up_leaves_where_conversations_stand_and_what_is_resumed_is_no_conversation() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    for said in ["one", "two", "three"] {
+        t.say(&id, said).await;
+    }
+    let cleaned = CleanUp { keep_last: Some(1), ..CleanUp::default() };
+    let cleaned = t.h.engine.clean_up(&t.h.scope, cleaned, |_, _| {}).await.unwrap();
+    assert_eq!(cleaned.checkpoints, 0, "{cleaned:?}");
+    let resumed = t.h.engine.resume_sessions(&t.h.scope, serde_json::from_value(json!({})).unwrap()).await.unwrap();
+    assert!(resumed.sessions.is_empty(), "{resumed:?}");
 }

@@ -339,3 +339,16 @@ fn whatever_is_done_what_must_stay_stays_an_undo_is_exact_and_nothing_is_lost() 
     });
     ran.unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+fn put_once(text: usize, kind: usize, task: Option<usize>) -> Step {
+    Step::Put { texts: vec![text], kind, task, refers: None, topic: false, pinned: false, stash: false, origin: None }
+}
+
+/// Found by the test before this one: a task that has nothing but such a snapshot was in the document, and not in that of what was imported.
+#[tokio::test]
+async fn a_task_whose_snapshot_lost_its_segments_is_in_no_document() {
+    let again =
+        [put_once(0, 0, None), put_once(0, 0, None), put_once(0, 0, None), put_once(0, 0, None), Step::Stash(Some(3))];
+    let lost = [Step::Pin(vec![4, 13]), put_once(5, 2, Some(1)), Step::Snapshot(1), Step::Restart, Step::UndoAny(5)];
+    run_all(&again.into_iter().chain(lost).collect::<Vec<_>>()).await;
+}

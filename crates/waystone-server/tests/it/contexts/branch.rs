@@ -146,3 +146,81 @@ async fn a_context_with_a_parent_begins_with_its_active_branch_under_ids_of_its_
     assert_eq!(talk.call("DELETE", &format!("/{parent}"), None).await.0, 204);
     assert_eq!(talk.said(&id, None).await.len(), 6, "and is not needed any more");
 }
+
+/// Two branches that part after the first answer.
+async fn parted(talk: &Talk) -> (String, String) {
+    let context = talk.create().await;
+    talk.fake.then(Reply::text("which database?")).then(Reply::text("done on main"));
+    talk.ask(&context, "build a store").await;
+    talk.post(&format!("/{context}/branches"), json!({ "name": "try" })).await;
+    talk.ask(&context, "use files").await;
+    talk.call("PUT", &format!("/{context}/branches/try"), None).await;
+    talk.fake.then(Reply::text("We decided to use SQLite with WAL for all data."));
+    let (tried, _) = talk.ask(&context, "compare databases").await;
+    talk.call("PUT", &format!("/{context}/branches/main"), None).await;
+    (context, tried)
+}
+
+#[tokio::test]
+async fn two_branches_are_compared_from_where_they_part() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    let diff = talk.get(&format!("/{context}/branches/main/diff/try")).await;
+    assert_eq!(diff["common_messages"], 2);
+    let previews = |side: &str| -> Vec<String> {
+        diff[side]["messages"].as_array().unwrap().iter().map(|message| text(&message["preview"])).collect()
+    };
+    assert_eq!(previews("a"), ["use files", "done on main"]);
+    assert_eq!(previews("b"), ["compare databases", "We decided to use SQLite with WAL for all data."]);
+    assert_eq!(diff["b"]["messages"][0]["message_id"], tried);
+    let sum: u64 = diff["b"]["messages"].as_array().unwrap().iter().map(|it| it["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(diff["b"]["tokens"], sum);
+    let same = talk.get(&format!("/{context}/branches/main/diff/main")).await;
+    assert_eq!((&same["a"]["messages"], &same["common_messages"]), (&json!([]), &json!(4)));
+    talk.refuses("GET", &format!("/{context}/branches/main/diff/none"), None, 404, "BRANCH_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn a_branch_is_told_what_another_came_to_and_can_forget_it_again() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    let path = format!("/{context}/branches/main/merge");
+    let (status, preview) = talk.post(&path, json!({ "from": "try", "dry_run": true })).await;
+    assert_eq!(status, 200, "{preview}");
+    let content = text(&preview["content"]);
+    assert!(content.contains("SQLite with WAL") && content.contains(&format!("ws:segment:{tried}")), "{content}");
+    assert_eq!((&preview["messages"], preview.get("message_id")), (&json!(2), None));
+    assert_eq!(talk.said(&context, None).await.len(), 4, "a preview adds nothing");
+
+    let (status, merged) = talk.post_keyed(&path, "m1", &json!({ "from": "try" })).await;
+    assert_eq!((status, &merged["content"]), (200, &preview["content"]));
+    let again = talk.post_keyed(&path, "m1", &json!({ "from": "try" })).await.1;
+    assert_eq!(again["message_id"], merged["message_id"], "once");
+    let said = talk.said(&context, None).await;
+    assert_eq!((said.len(), &said[4]), (5, &("system".to_owned(), content.clone())));
+    talk.fake.then(Reply::text("SQLite then"));
+    talk.ask(&context, "so which one?").await;
+    assert!(talk.fake.requests().pop().unwrap()["messages"].to_string().contains("SQLite with WAL"));
+
+    let (_, operations) = talk.client.get("/api/operations").await;
+    let merge = operations["operations"].as_array().unwrap().iter().find(|done| done["kind"] == "branch.merged");
+    let id = text(&merge.unwrap()["operation_id"]);
+    let (status, undone) = talk.client.call("POST", &format!("/api/operations/{id}/undo"), Some(json!({}))).await;
+    assert_eq!(status, 200, "{undone}");
+    talk.fake.then(Reply::text("?"));
+    talk.ask(&context, "and now?").await;
+    assert!(!talk.fake.requests().pop().unwrap()["messages"].to_string().contains("SQLite with WAL for all"));
+}
+
+#[tokio::test]
+async fn there_is_nothing_to_merge_from_a_branch_that_has_nothing_of_its_own() {
+    let talk = Talk::new().await;
+    let (context, _) = parted(&talk).await;
+    talk.post(&format!("/{context}/branches"), json!({ "name": "empty" })).await;
+    let path = format!("/{context}/branches/main/merge");
+    talk.refuses("POST", &path, Some(json!({ "from": "empty" })), 400, "VALIDATION_ERROR").await;
+    talk.refuses("POST", &path, Some(json!({ "from": "none" })), 404, "BRANCH_NOT_FOUND").await;
+    talk.fake.then(Reply::text("never").hang());
+    talk.say(&context, "wait").await;
+    talk.refuses("POST", &path, Some(json!({ "from": "try" })), 400, "INVALID_STATE").await;
+}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Talk;
 
-const ROUTES: [(&str, &str, &str); 24] = [
+const ROUTES: [(&str, &str, &str); 28] = [
     ("get", "", "200"),
     ("post", "", "201"),
     ("get", "/{context_id}", "200"),
@@ -21,10 +21,14 @@ const ROUTES: [(&str, &str, &str); 24] = [
     ("post", "/{context_id}/branches", "201"),
     ("put", "/{context_id}/branches/{branch_name}", "200"),
     ("delete", "/{context_id}/branches/{branch_name}", "204"),
+    ("get", "/{context_id}/branches/{a}/diff/{b}", "200"),
+    ("post", "/{context_id}/branches/{branch_name}/merge", "200"),
+    ("post", "/{context_id}/checkpoints", "201"),
     ("get", "/{context_id}/state", "200"),
     ("get", "/{context_id}/events", "200"),
     ("post", "/{context_id}/retry", "200"),
     ("post", "/{context_id}/cancel", "200"),
+    ("get", "/{context_id}/window", "200"),
     ("get", "/{context_id}/tools", "200"),
     ("post", "/{context_id}/tools/approve", "200"),
     ("post", "/{context_id}/tools/deny", "200"),

@@ -63,6 +63,7 @@ async fn a_context_is_created_with_all_that_was_asked_for() {
     let expected = json!({
         "id": "C", "project_id": "project", "config": config, "branches": { "main": main }, "active_branch_name": "main",
         "current_state": "Idle", "created_at": AT, "updated_at": AT,
+        "warnings": ["workspace_path `/path/to/workspace` is no folder here: tools that work in it will fail"],
     });
     assert_eq!((status, named(&created, &[(&text(&created["id"]), "C")])), (201, expected));
 }

@@ -158,6 +158,8 @@ async fn a_hostile_configuration_is_refused() {
         json!({ "workspace_path": 1 }),
         json!({ "workspace_path": "" }),
         json!({ "workspace_path": long }),
+        json!({ "workspace_path": "here" }),
+        json!({ "workspace_path": "../there" }),
         json!({ "parameters": [] }),
         json!({ "parameters": "x" }),
         json!({ "parameters": { "x": "y".repeat(20_000) } }),

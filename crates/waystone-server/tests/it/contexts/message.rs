@@ -145,7 +145,7 @@ async fn the_text_of_a_message_is_read_while_it_is_written() {
 async fn a_megabyte_is_said_and_stored_whole() {
     let talk = Talk::new().await;
     talk.fake.otherwise(Reply::text("long"));
-    let context = talk.create().await;
+    let context = talk.create_with(json!({ "model_id": "gpt-4.1" })).await;
     let long = "lorem ipsum dolor sit amet ".repeat(40_000);
     let (question, _) = talk.ask(&context, &long).await;
     let stored = talk.get(&format!("/{context}/messages/{question}")).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use waystone_testkit::audit;
 use waystone_testkit::model::Reply;
 
-use super::{Talk, assert_refused, take, until_state};
+use super::{Talk, assert_refused, take, text, until_state};
 use crate::client::{json_of, post};
 
 #[tokio::test]
@@ -153,4 +153,68 @@ async fn a_restored_conversation_is_replayed_and_goes_on() {
     talk.client.call("POST", &format!("/api/sessions/{context}/restore"), None).await;
     let mut again = talk.follow_after(&context, Some(&told[0].0)).await;
     assert_eq!(until_state(&mut again, "Idle").await, told[1..]);
+}
+
+#[tokio::test]
+async fn where_a_conversation_stands_is_kept_after_each_turn_and_a_branch_can_begin_there() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.fake.then(Reply::text("one")).then(Reply::text("two"));
+    talk.ask(&context, "first").await;
+    talk.ask(&context, "second").await;
+    let (status, page) = talk.client.get(&format!("/api/checkpoints?sessionId={context}")).await;
+    assert_eq!(status, 200, "{page}");
+    let checkpoints = page["checkpoints"].as_array().unwrap();
+    assert_eq!(checkpoints.len(), 2, "{page}");
+    let first = text(&checkpoints[1]["checkpointId"]);
+    let (status, loaded) = talk.client.get(&format!("/api/checkpoints/{first}")).await;
+    assert_eq!(status, 200, "{loaded}");
+    let said: Vec<String> = loaded["context"]["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| text(&message["content"][0]["text"]))
+        .collect();
+    assert_eq!(said, ["first", "one"]);
+    assert_eq!(loaded["context"]["conversation"]["config"]["model_id"], "gpt-4");
+
+    let body = json!({ "name": "again", "checkpoint_id": first });
+    let (status, branch) = talk.post(&format!("/{context}/branches"), body).await;
+    assert_eq!(status, 201, "{branch}");
+    let said: Vec<String> = talk.said(&context, Some("again")).await.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(said, ["first", "one"]);
+    let other = talk.create().await;
+    let body = json!({ "name": "theirs", "checkpoint_id": first });
+    talk.refuses("POST", &format!("/{other}/branches"), Some(body), 400, "VALIDATION_ERROR").await;
+    let both = json!({ "name": "both", "checkpoint_id": first, "parent_message_id": "x" });
+    talk.refuses("POST", &format!("/{context}/branches"), Some(both), 400, "VALIDATION_ERROR").await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_a_conversation_is_made_on_demand_and_outlives_its_branch() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    talk.refuses("POST", &format!("/{context}/checkpoints"), Some(json!({})), 400, "VALIDATION_ERROR").await;
+    talk.fake.then(Reply::text("one")).then(Reply::text("elsewhere"));
+    talk.ask(&context, "first").await;
+    talk.post(&format!("/{context}/branches"), json!({ "name": "side" })).await;
+    let mut events = talk.follow(&context).await;
+    talk.post(&format!("/{context}/messages"), json!({ "content": "aside", "branch": "side" })).await;
+    until_state(&mut events, "Idle").await;
+    let body = json!({ "branch": "side", "metadata": { "name": "before the change" } });
+    let path = format!("/{context}/checkpoints");
+    let (status, saved) = talk.post_keyed(&path, "s1", &body).await;
+    assert_eq!((status, &saved["status"]), (201, &json!("SAVED")), "{saved}");
+    let again = talk.post_keyed(&path, "s1", &body).await.1;
+    assert_eq!(again["checkpointId"], saved["checkpointId"], "once");
+    assert_eq!(talk.call("DELETE", &format!("/{context}/branches/side"), None).await.0, 204);
+    let id = text(&saved["checkpointId"]);
+    let (status, loaded) = talk.client.get(&format!("/api/checkpoints/{id}")).await;
+    assert_eq!(status, 200, "{loaded}");
+    assert_eq!(loaded["context"]["messages"].as_array().unwrap().len(), 4);
+    assert_eq!(loaded["name"], "before the change");
+    // What is no conversation's own cannot be saved into it.
+    let forged = json!({ "sessionId": context, "context": { "conversation": {} } });
+    let (status, refused) = talk.client.call("POST", "/api/checkpoints", Some(forged)).await;
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (409, &json!("CONFLICT")));
 }

@@ -28,7 +28,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let session = session::find_row(db, scope, &new.session)?;
     if let Some(session) = &session {
         check_session(session, new)?;
-        if conversation::is_one(db, session.key)? {
+        if conversation::is_one(db, session.key)? != new.is_reference {
             return Err(Error::Conflict(Conflict::IsConversation(new.session.clone())).into());
         }
     }
@@ -43,7 +43,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
         remember(db, scope, new, &head.checkpoint_id, None)?;
         return Ok(Added::Unchanged(head));
     }
-    let group = session.as_ref().map(|session| find_open_group(db, session.key)).transpose()?.flatten();
+    let open = session.as_ref().filter(|_| !new.is_reference);
+    let group = open.map(|session| find_open_group(db, session.key)).transpose()?.flatten();
     let Some((packed, base)) = find_base(db, scope, group, new)? else { return Ok(Added::BytesWanted) };
     let session = session.map_or_else(|| session::add(db, scope, new), Ok)?;
     let parent = match &new.parent {
@@ -53,9 +54,9 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let size = packed.bytes.len() as u64;
     let total = check_quota(db, scope, &session, new, size)?;
     let seq = append_saved(db, scope, &session, new, packed)?;
-    let (key, _) = insert(db, scope, &session, Links { parent, group, base }, (new, packed), seq)?;
+    let key = insert(db, scope, &session, Links { parent, group, base }, (new, packed), seq)?;
     set_rules(db, scope, new)?;
-    let pruned = prune(db, scope, &session, key, new)?;
+    let pruned = if new.is_reference { 0 } else { prune(db, scope, &session, key, new)? };
     remember(db, scope, new, &new.id, Some(pruned))?;
     let checkpoint = describe(new, &session, packed, new.parent.clone().or(head_id))?;
     let used = Used { session: session.size_bytes + size, total: total + size };
@@ -196,7 +197,7 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new:
     Ok(excess)
 }
 
-/// The keys of what a new checkpoint refers to. Without a group it opens one.
+/// The keys of what a new checkpoint refers to. Without a group it opens one, unless it is a reference.
 pub(crate) struct Links {
     pub(crate) parent: Option<i64>,
     pub(crate) group: Option<i64>,
@@ -228,7 +229,7 @@ fn append_saved(
     )
 }
 
-/// Adds the rows of a checkpoint that an operation brings. Returns its key and that of its group.
+/// Adds the rows of a checkpoint that an operation brings. Returns its key.
 pub(crate) fn insert(
     db: &Connection,
     scope: &Scope,
@@ -236,8 +237,11 @@ pub(crate) fn insert(
     links: Links,
     (new, packed): (&NewCheckpoint, &Packed),
     operation_seq: i64,
-) -> DbResult<(i64, i64)> {
-    let group = join_group(db, scope, session.key, links.group, (new, packed), operation_seq)?;
+) -> DbResult<i64> {
+    let group = match new.is_reference {
+        true => None,
+        false => Some(join_group(db, scope, session.key, links.group, (new, packed), operation_seq)?),
+    };
     let seq = next_row_seq(db, scope)?;
     let tags: Vec<&str> = new.metadata.tags().collect();
     db.prepare_cached(
@@ -284,7 +288,7 @@ pub(crate) fn insert(
     )?
     .execute(params![session.key, key, seq, new.at.ms()])?;
     add_to_counts(db, scope, session.key, 1, packed.bytes.len())?;
-    Ok((key, group))
+    Ok(key)
 }
 
 /// The session's newest group, unless it is full.

@@ -33,9 +33,11 @@ pub(crate) fn remove(db: &Connection, session: i64) -> DbResult<()> {
     let Some((space, project, task, project_id, id)) = found else { return Ok(()) };
     // A snapshot of its task has nothing but its messages.
     db.prepare_cached("DELETE FROM snapshot WHERE task = ?1")?.execute(params![task])?;
-    // A backup may be from before there were tools.
-    if db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = 'tool_call'")?.exists([])? {
-        db.prepare_cached("DELETE FROM tool_call WHERE session = ?1")?.execute(params![session])?;
+    // A backup may be from before there were tools, or windows.
+    for table in ["tool_call", "window"] {
+        if db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = ?1")?.exists(params![table])? {
+            db.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute(params![session])?;
+        }
     }
     remove_messages(db, session, space, project)?;
     db.prepare_cached("DELETE FROM conversation WHERE session = ?1")?.execute(params![session])?;

@@ -12,13 +12,13 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
     ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
-    TurnEvent, WhichMessages,
+    TurnEvent, WhichMessages, WindowRows,
 };
 
 use waystone_core::tools::ToolOutput;
 
 use crate::lock;
-use crate::sqlite::{Sqlite, branch, conversation, message, session, tool_call, turn};
+use crate::sqlite::{Sqlite, branch, conversation, message, session, tool_call, turn, window};
 
 #[async_trait]
 impl ConversationStore for Sqlite {
@@ -120,6 +120,11 @@ impl ConversationStore for Sqlite {
         let (scope, owner) = (scope.clone(), self.instance.clone());
         let size = step.messages.iter().map(|message| message.text.len() as u64).sum();
         self.write_with_room(size, move |db| turn::step(db, &scope, &owner, &step)).await
+    }
+
+    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows> {
+        let (scope, id, branch) = (scope.clone(), id.clone(), branch.cloned());
+        self.readers.read(move |db| window::load(db, &scope, &id, branch.as_ref())).await
     }
 
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {

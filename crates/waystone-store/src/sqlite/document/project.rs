@@ -27,13 +27,16 @@ use crate::sqlite::task::make_current;
 const PAGE_SEGMENTS: usize = 500;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// Those that have something in a document: a snapshot with deleted segments is not written.
 pub(super) fn tasks(db: &Connection, scope: &Scope, project: &ProjectId) -> DbResult<Vec<TaskRecord>> {
     let Some(project) = find_project(db, scope, project)? else { return Ok(Vec::new()) };
     let mut statement = db.prepare_cached(
         "SELECT t.id, t.key IS ?2 FROM task AS t
          WHERE t.project = ?1 AND (t.key IS ?2
              OR EXISTS (SELECT 1 FROM segment WHERE task = t.key AND tier <> 'archive' AND conversation IS NULL)
-             OR EXISTS (SELECT 1 FROM snapshot WHERE task = t.key AND archived_at_ms IS NULL))
+             OR EXISTS (SELECT 1 FROM snapshot AS n WHERE n.task = t.key AND n.archived_at_ms IS NULL
+                 AND NOT EXISTS (SELECT 1 FROM snapshot_segment AS m JOIN segment AS s ON s.key = m.segment
+                                 WHERE m.snapshot = n.key AND s.tier = 'archive')))
          ORDER BY t.id LIMIT 10000",
     )?;
     let rows = statement.query_map(params![project.key, project.current_task], |row| {

@@ -10,6 +10,7 @@ use waystone_core::store::Scope;
 
 use super::recount_session;
 use crate::sqlite::checkpoint::mark_archived;
+use crate::sqlite::conversation;
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle};
 use crate::sqlite::session;
@@ -61,6 +62,10 @@ fn select(db: &Connection, scope: &Scope, id: &SessionId, selection: &Selection)
             checkpoints: Vec::new(),
             cleaned,
         }));
+    }
+    // Those of conversations refer to what is there anyway.
+    if conversation::is_one(db, row.key)? {
+        return Ok(None);
     }
     let (mut kept, mut checkpoints) = (Vec::new(), Vec::new());
     let mut statement = db.prepare_cached(

@@ -48,7 +48,7 @@ impl Interrupts {
     }
 
     /// What came too late to end anything is over.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         while self.0.try_recv().is_ok() {}
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cli::render::{cut, line, plain_text};
 
 /// So wide is a narrow terminal.
-const COLUMNS: usize = 80;
+pub(super) const COLUMNS: usize = 80;
 const NAME_CHARS_MAX: usize = 24;
 /// So many arguments are shown before someone asks for all.
 const ARGUMENTS_MAX: usize = 12;

@@ -11,6 +11,7 @@ pub(super) const HELP: &str = "\
 /edit TEXT     say your last message anew, in other words, on a new branch
 /retry         ask again when there is no answer
 /tools         list the tools that the model can call
+/window        show what fills the model's window, and what is not in it
 /model NAME    let another model answer from now on
 /help          show this
 /quit          end, as Ctrl-D does
@@ -29,6 +30,7 @@ pub(super) enum Command {
     Edit(String),
     Retry,
     Tools,
+    Window,
     Model(String),
     Help,
     Quit,
@@ -58,6 +60,7 @@ pub(super) fn parse(typed: &str) -> Result<Option<Command>, String> {
         "/undo" => Command::Undo,
         "/retry" => Command::Retry,
         "/tools" => Command::Tools,
+        "/window" => Command::Window,
         "/help" => Command::Help,
         "/quit" | "/exit" => Command::Quit,
         _ => return Err(format!("there is no command {name}; /help shows those there are")),
@@ -110,6 +113,7 @@ mod tests {
         check("/edit say\nthis", Some(Command::Edit("say\nthis".to_owned())));
         check("/retry", Some(Command::Retry));
         check("/tools", Some(Command::Tools));
+        check("/window", Some(Command::Window));
         check("/model gpt 4", Some(Command::Model("gpt 4".to_owned())));
         check("/help", Some(Command::Help));
         check("/quit", Some(Command::Quit));

@@ -1,6 +1,6 @@
 //! What has to be decided before a turn goes on: calls of tools, asked about one after the other.
 
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::{AnsiColor, Color, Style};
 use serde_json::{Map, Value};
 use waystone_core::api::{ApprovalStatus, DecideTools, EditArguments, ToolCall};
 use waystone_core::id::{SessionId, ToolCallId};
@@ -9,17 +9,20 @@ use super::answer::cancel;
 use super::call::{shown_in_full, shown_in_short};
 use super::prompt::tell;
 use super::talk::Talk;
-use crate::cli::render::line;
+use crate::cli::render::{line, plain_json};
 use crate::cli::{note, warn};
 
 const HELP: &str = "\
 y    run it
 n    do not run it, and tell the model
 n …  the same, and tell it why
-e …  run it with other arguments, given as JSON
+e    run it with other arguments, which are asked for
+e …  the same, with these, given as JSON
 s    show the arguments in full
 q    end the turn
 ";
+
+const STYLE: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow))).bold();
 
 /// What someone answered.
 #[derive(Debug, PartialEq)]
@@ -27,6 +30,7 @@ enum Choice {
     Run,
     Deny(Option<String>),
     Edit(Map<String, Value>),
+    EditAsked,
     Show,
     End,
 }
@@ -39,14 +43,16 @@ fn parse(typed: &str) -> Result<Choice, String> {
         ("y" | "yes", true) => Ok(Choice::Run),
         ("n" | "no", true) => Ok(Choice::Deny(None)),
         ("n" | "no", false) => Ok(Choice::Deny(Some(rest.to_owned()))),
-        ("e" | "edit", false) => match serde_json::from_str(rest) {
-            Ok(arguments) => Ok(Choice::Edit(arguments)),
-            Err(error) => Err(format!("these are no arguments: {error}")),
-        },
+        ("e" | "edit", true) => Ok(Choice::EditAsked),
+        ("e" | "edit", false) => parse_arguments(rest).map(Choice::Edit),
         ("s" | "show", true) => Ok(Choice::Show),
         ("q" | "quit", true) => Ok(Choice::End),
         _ => Err(HELP.trim_end().to_owned()),
     }
+}
+
+fn parse_arguments(typed: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(typed).map_err(|error| format!("these are no arguments: {error}"))
 }
 
 /// Asks about every call that waits. Whether the turn goes on: Ctrl-C and the end of the input end it.
@@ -82,24 +88,20 @@ async fn find_pending(talk: &Talk<'_>, context: &SessionId) -> anyhow::Result<Op
 
 /// Asks about one call until it is decided. Whether the turn goes on.
 async fn ask(talk: &mut Talk<'_>, context: &SessionId, call: ToolCall) -> anyhow::Result<bool> {
-    let style = Style::new().fg_color(Some(AnsiColor::Yellow.into())).bold();
     let again = if call.started_at.is_some() { " again" } else { "" };
-    tell(&format!("{style}run {}{again}?{style:#}\n{}", line(&call.tool_name), shown_in_short(&call.arguments)))?;
+    tell(&format!("{STYLE}run {}{again}?{STYLE:#}\n{}", line(&call.tool_name), shown_in_short(&call.arguments)))?;
     if call.started_at.is_some() {
         tell("It was begun before, and how it ended is not known.\n")?;
     }
     loop {
-        let mark = format!("{style}[y,n,e,s,q,?]{style:#} ");
-        let Some(typed) = talk.input.ask(&mark, &mut talk.interrupts).await? else {
-            tell("\n")?;
-            return Ok(false);
-        };
-        let choice = match parse(&typed) {
+        let choice = match choose(talk, &call).await? {
             Ok(Choice::Show) => {
                 tell(&shown_in_full(&call.arguments))?;
                 continue;
             }
             Ok(Choice::End) => return Ok(false),
+            // They stay as they are.
+            Ok(Choice::EditAsked) => continue,
             Ok(choice) => choice,
             Err(help) => {
                 tell(&format!("{help}\n"))?;
@@ -114,6 +116,29 @@ async fn ask(talk: &mut Talk<'_>, context: &SessionId, call: ToolCall) -> anyhow
     }
 }
 
+/// What someone wants, with the arguments that it takes.
+async fn choose(talk: &mut Talk<'_>, call: &ToolCall) -> anyhow::Result<Result<Choice, String>> {
+    let Some(typed) = answer(talk, "[y,n,e,s,q,?]").await? else { return Ok(Ok(Choice::End)) };
+    match parse(&typed) {
+        Ok(Choice::EditAsked) => {
+            tell(&format!("{}\n", plain_json(&call.arguments.to_string())))?;
+            let Some(typed) = answer(talk, "other arguments, or nothing to keep them:").await? else {
+                return Ok(Ok(Choice::End));
+            };
+            Ok(match typed.trim() {
+                "" => Ok(Choice::EditAsked),
+                typed => parse_arguments(typed).map(Choice::Edit),
+            })
+        }
+        choice => Ok(choice),
+    }
+}
+
+/// What is typed when this is asked; `None` if someone has had enough.
+async fn answer(talk: &mut Talk<'_>, question: &str) -> anyhow::Result<Option<String>> {
+    talk.input.ask_now(&format!("{STYLE}{question}{STYLE:#} "), &mut talk.interrupts).await
+}
+
 async fn carry_out(choice: Choice, talk: &Talk<'_>, context: &SessionId, call: &ToolCall) -> waystone_core::Result<()> {
     let (engine, scope) = (talk.engine, talk.scope);
     match choice {
@@ -124,7 +149,7 @@ async fn carry_out(choice: Choice, talk: &Talk<'_>, context: &SessionId, call: &
             let edited = engine.edit_arguments(scope, context, &call.id, request, None).await?;
             engine.approve_tools(scope, context, of(&edited, None)).await.map(drop)
         }
-        Choice::Show | Choice::End => Ok(()),
+        Choice::EditAsked | Choice::Show | Choice::End => Ok(()),
     }
 }
 
@@ -150,9 +175,10 @@ mod tests {
         check("n", Choice::Deny(None));
         check("no not there", Choice::Deny(Some("not there".to_owned())));
         check("e {\"path\": \"a\"}", Choice::Edit(Map::from_iter([("path".to_owned(), "a".into())])));
+        check("e", Choice::EditAsked);
         check("s", Choice::Show);
         check("q", Choice::End);
-        for typed in ["", "yy", "y please", "e", "e [1]", "maybe"] {
+        for typed in ["", "yy", "y please", "e [1]", "maybe"] {
             assert!(parse(typed).is_err(), "{typed:?}");
         }
     }

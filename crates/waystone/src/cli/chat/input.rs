@@ -1,24 +1,66 @@
-//! What a person types, one line after the other.
+//! What a person types, one line after the other. On a terminal a line can be edited and taken from those before ([`super::edit`]).
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, IsTerminal, Read};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::answer::Interrupts;
+use super::edit::LineEditor;
 use super::prompt::tell;
+use crate::platform::forget_typed;
 
 /// A longer line is cut into several.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-#[derive(Debug, Default)]
 pub(super) struct Input {
+    editor: Option<LineEditor>,
     /// A read cannot be broken off. One that nobody waits for any more gets the line that comes next.
     reading: Option<JoinHandle<io::Result<Option<String>>>>,
 }
 
 impl Input {
-    /// The next line without its end; `None` when there are no more, or someone interrupts.
+    /// Lines are edited where both what is typed and what is shown are on a terminal.
+    pub(super) fn open() -> Self {
+        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        Self { editor: if is_terminal { LineEditor::open() } else { None }, reading: None }
+    }
+
+    /// The next line, of which nothing was typed before the question is seen. Whoever pipes an answer has seen it before.
+    pub(super) async fn ask_now(
+        &mut self,
+        question: &str,
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<Option<String>> {
+        if io::stdin().is_terminal() {
+            forget_typed();
+            self.editor = self.editor.take().and_then(LineEditor::anew);
+            self.reading.take_if(|reading| reading.is_finished());
+        }
+        self.ask(question, interrupts).await
+    }
+
+    /// The next line without its end; `None` when there are no more, or someone interrupts. What is shown next begins a line.
     pub(super) async fn ask(&mut self, prompt: &str, interrupts: &mut Interrupts) -> anyhow::Result<Option<String>> {
+        let Some(mut editor) = self.editor.take() else {
+            let line = self.ask_plainly(prompt, interrupts).await?;
+            if line.is_none() {
+                tell("\n")?;
+            }
+            return Ok(line);
+        };
+        // From here on Ctrl-C is a key.
+        interrupts.forget();
+        let prompt = prompt.to_owned();
+        let (editor, line) = spawn_blocking(move || {
+            let line = editor.read(&prompt);
+            (editor, line)
+        })
+        .await?;
+        self.editor = Some(editor);
+        Ok(line?)
+    }
+
+    async fn ask_plainly(&mut self, prompt: &str, interrupts: &mut Interrupts) -> anyhow::Result<Option<String>> {
         tell(prompt)?;
         let reading = self.reading.get_or_insert_with(|| spawn_blocking(read_line));
         let line = tokio::select! {
@@ -27,6 +69,13 @@ impl Input {
         };
         self.reading = None;
         Ok(line??)
+    }
+
+    /// Lets this be taken from what was typed before.
+    pub(super) fn remember(&mut self, typed: &str) {
+        if let Some(editor) = &mut self.editor {
+            editor.remember(typed);
+        }
     }
 }
 

@@ -3,16 +3,19 @@
 use std::io::{self, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
-use waystone_core::api::{ContextState, CreateBranch, MessageType, Role, Tool, ToolList, TurnError, UpdateContext};
+use waystone_core::api::{
+    ContextState, CreateBranch, FindWindow, MessageType, Role, Tool, ToolList, TurnError, UpdateContext,
+};
 use waystone_core::id::BranchName;
 use waystone_core::store::Fork;
 
 use super::answer::Ended;
+use super::call::COLUMNS;
 use super::command::{Command, HELP, Lines, parse};
 use super::talk::{Begin, Place, Talk};
-use crate::cli::context::branches;
+use crate::cli::context::{branches, window};
 use crate::cli::failure::{Failure, TurnFailed};
-use crate::cli::render::{short, table};
+use crate::cli::render::{cut, table};
 use crate::cli::{note, report, warn};
 
 /// So many branches are tried for one that has no name.
@@ -25,12 +28,9 @@ pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
     let mut lines = Lines::default();
     loop {
         let mark = mark(talk.place.as_ref(), lines.is_begun());
-        let Some(line) = talk.input.ask(&mark, &mut talk.interrupts).await? else {
-            // The shell's own prompt begins a line.
-            tell("\n")?;
-            return Ok(());
-        };
+        let Some(line) = talk.input.ask(&mark, &mut talk.interrupts).await? else { return Ok(()) };
         let Some(typed) = lines.add(&line) else { continue };
+        talk.input.remember(&typed);
         match parse(&typed) {
             Ok(None) => {}
             Ok(Some(Command::Quit)) => return Ok(()),
@@ -65,6 +65,7 @@ async fn carry_out(command: Command, talk: &mut Talk<'_>) -> anyhow::Result<()> 
         Command::Help => return Ok(tell(HELP)?),
         Command::Quit => return Ok(()),
         Command::Model(model) => return use_model(model, talk).await,
+        Command::Tools => return list_tools(talk).await,
         command => {
             let Some(place) = talk.place.clone() else {
                 return Err(nothing_said().into());
@@ -108,12 +109,11 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
         Command::Branches => {
             tell(&branches(&talk.engine.list_branches(talk.scope, &place.context).await?.branches))?;
         }
-        Command::Undo => undo(talk, &place).await?,
-        Command::Tools => {
-            let ToolList { tools, warnings } = talk.engine.list_tools(talk.scope, &place.context).await?;
-            warn(&warnings);
-            tell(&tool_table(&tools))?;
+        Command::Window => {
+            let request = FindWindow { next: true, branch: Some(place.branch.clone()) };
+            tell(&window::show(&talk.engine.find_window(talk.scope, &place.context, request).await?))?;
         }
+        Command::Undo => undo(talk, &place).await?,
         Command::Edit(text) => {
             let said = talk.find_last_said(&place).await?.ok_or_else(nothing_said)?;
             return Ok(Some(Begin::Edit(said.id, text)));
@@ -133,18 +133,31 @@ async fn carry_out_at(command: Command, talk: &mut Talk<'_>, place: Place) -> an
             let text = said.text();
             return Ok(Some(Begin::Edit(said.id, text)));
         }
-        Command::Say(_) | Command::Model(_) | Command::Help | Command::Quit => {}
+        Command::Say(_) | Command::Tools | Command::Model(_) | Command::Help | Command::Quit => {}
     }
     Ok(None)
+}
+
+/// Shows the tools of this conversation, also before it is begun.
+async fn list_tools(talk: &Talk<'_>) -> anyhow::Result<()> {
+    let ToolList { tools, warnings } = match &talk.place {
+        Some(place) => talk.engine.list_tools(talk.scope, &place.context).await?,
+        None => talk.engine.list_tools_for(&talk.new).await,
+    };
+    warn(&warnings);
+    Ok(tell(&tool_table(&tools))?)
 }
 
 fn tool_table(tools: &[Tool]) -> String {
     if tools.is_empty() {
         return "No tools. They come with a folder to work in, and from mcpServers in config.json.\n".to_owned();
     }
+    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or_default();
     let row = |tool: &Tool| {
         let first = tool.description.lines().next().unwrap_or_default();
-        vec![tool.name.clone(), if tool.read_only { "reads" } else { "" }.to_owned(), short(first)]
+        // What is left beside the other columns, and what is between them.
+        let room = COLUMNS.saturating_sub(width + "reads".len() + 5).max(20);
+        vec![tool.name.clone(), if tool.read_only { "reads" } else { "" }.to_owned(), cut(first, room)]
     };
     table(&["TOOL", "", "WHAT IT DOES"], tools.iter().map(row))
 }
@@ -172,7 +185,13 @@ async fn begin_branch(name: BranchName, fork: Fork, talk: &mut Talk<'_>, place: 
         Fork::After(message) => (Some(message), None),
         Fork::InPlaceOf(message) => (None, Some(message)),
     };
-    let request = CreateBranch { name: name.clone(), parent_message_id, before_message_id, idempotency_key: None };
+    let request = CreateBranch {
+        name: name.clone(),
+        parent_message_id,
+        before_message_id,
+        checkpoint_id: None,
+        idempotency_key: None,
+    };
     talk.engine.create_branch(talk.scope, &place.context, request).await?;
     let switched = talk.engine.switch_branch(talk.scope, &place.context, &name).await?;
     talk.go_to(&place.context, &switched.active_branch_name)

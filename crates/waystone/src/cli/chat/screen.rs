@@ -24,6 +24,7 @@ pub(super) enum Event {
     Requested(Requested),
     Returned(Returned),
     Resync(Resync),
+    Fills(Fills),
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +67,11 @@ pub(super) struct Returned {
 }
 
 #[derive(Debug, Deserialize)]
+pub(super) struct Fills {
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct Resync {
     current_state: ContextState,
     message_id: Option<SegmentId>,
@@ -85,6 +91,7 @@ impl Event {
             "ToolCallRequested" => Self::Requested(serde_json::from_str(data)?),
             "ToolCallCompleted" => Self::Returned(serde_json::from_str(data)?),
             "Resync" => Self::Resync(serde_json::from_str(data)?),
+            "UsageWarning" => Self::Fills(serde_json::from_str(data)?),
             _ => return Ok(None),
         }))
     }
@@ -94,7 +101,7 @@ impl Event {
         match self {
             Self::State(state) => Some(state.new_state),
             Self::Resync(resync) => Some(resync.current_state),
-            Self::Delta(_) | Self::Completed(_) | Self::Requested(_) | Self::Returned(_) => None,
+            Self::Delta(_) | Self::Completed(_) | Self::Requested(_) | Self::Returned(_) | Self::Fills(_) => None,
         }
     }
 }
@@ -143,6 +150,7 @@ impl<W: Write> Screen<W> {
             Event::State(State { new_state: ContextState::TransientFailure, error: Some(error) }) => {
                 self.mark(&format!("{}; trying again", error.message))
             }
+            Event::Fills(Fills { message }) => self.mark(&message),
             Event::Requested(Requested { tool_calls }) => self.show_calls(&tool_calls),
             Event::Returned(Returned { outcome: ToolOutcome::Succeeded, .. }) => Ok(()),
             Event::Returned(Returned { tool_name, outcome }) => {

@@ -72,7 +72,7 @@ impl Talk<'_> {
         if found.current_state.is_running() {
             let ended = self.follow_other(&context, !is_alone).await?;
             if matches!(ended, Ended::Waits) {
-                return Err(waits(&context).into());
+                return Err(waits(self.engine, self.scope, &context).await);
             }
         }
         if change.model_id.is_some() || change.mode.is_some() {
@@ -149,7 +149,7 @@ impl Talk<'_> {
         let is_first = self.place.is_none();
         let Place { context, branch } = self.place().await?;
         let mut reader = self.engine.follow_context(self.scope, &context, None).await?;
-        let added = match self.begin(begin, &context, branch).await {
+        let added = match self.begin(begin, &context, branch.clone()).await {
             // Nothing is left of a conversation in which nothing could be said.
             Err(error) if is_first => {
                 self.place = None;
@@ -158,9 +158,12 @@ impl Talk<'_> {
             }
             added => added?,
         };
-        if let Some(AddedMessage { branch, warnings, .. }) = added {
-            crate::cli::warn(&warnings);
-            self.go_to(&context, &branch)?;
+        if let Some(added) = added {
+            crate::cli::warn(&added.warnings);
+            self.go_to(&context, &added.branch)?;
+            if added.branch != branch.as_str() {
+                note(&format!("on branch {} now; `/switch {branch}` goes back", added.branch));
+            }
         }
         let mut screen = self.screen(self.is_shown);
         let ended = self.follow_through(&context, &mut reader, &mut screen).await?;

@@ -8,13 +8,19 @@ use waystone_core::api::{Context, Message};
 use waystone_core::id::BranchName;
 use waystone_core::prose::quoted;
 
+use super::outcome::Outcomes;
 use super::{heading, said};
 use crate::cli::render::{count, time};
 
 /// The shortest fence.
 const FENCE: usize = 3;
 
-pub(super) fn of(context: &Context, branch: &BranchName, messages: &[Message]) -> anyhow::Result<String> {
+pub(super) fn of(
+    context: &Context,
+    branch: &BranchName,
+    messages: &[Message],
+    outcomes: &Outcomes,
+) -> anyhow::Result<String> {
     let total = count(messages.len() as u64, "message");
     let mut text = format!("# Conversation {}\n\n", context.id);
     text += &format!("Branch {branch} with {total}, in project {}. ", context.project_id);
@@ -30,7 +36,7 @@ pub(super) fn of(context: &Context, branch: &BranchName, messages: &[Message]) -
     for message in messages {
         let model = message.metadata.model_id.as_ref().map(|model| format!(", {}", quoted(model)));
         text += &format!("\n## {}{}\n\n", heading(message), model.unwrap_or_default());
-        text += &fenced("text", &said(message));
+        text += &fenced("text", &said(message, outcomes, usize::MAX));
     }
     Ok(text)
 }

@@ -1,8 +1,10 @@
 //! Tools that the model calls, and what a person says to that.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use waystone_testkit::model::Reply;
 
 use super::person::{Person, told};
+use super::talk::slow_model;
 use super::terminal::{PROMPT, Terminal};
 
 const ASKED: &str = "[y,n,e,s,q,?] ";
@@ -33,6 +35,27 @@ fn results(person: &Person) -> Vec<String> {
     results.map(|part| part["content"].as_str().unwrap().to_owned()).collect()
 }
 
+/// What people are shown of the calls of [`WRITE`] in a conversation, after the call itself.
+fn called(person: &Person) -> Vec<String> {
+    let shown = person.ask(&["context", "show", &id_of(person)]);
+    let calls =
+        shown.lines().filter_map(|line| line.strip_prefix("  → write_file {\"path\":\"a.txt\",\"content\":\"hi\"}"));
+    calls.map(str::to_owned).collect()
+}
+
+#[test]
+fn tools_are_listed_also_before_the_first_word() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    let before = terminal.enter("/tools", PROMPT);
+    assert!(before.starts_with("TOOL") && before.contains("\nwrite_file "), "{before}");
+    assert!(before.lines().all(|line| line.chars().count() <= 80), "{before}");
+    assert!(before.lines().any(|line| line.chars().count() > 75), "there is room for more: {before}");
+    assert!(person.ask(&["context", "list"]).contains("No conversations yet"), "nothing is begun by looking");
+    terminal.enter("hello", PROMPT);
+    assert_eq!(terminal.enter("/tools", PROMPT), before);
+}
+
 #[test]
 fn what_only_reads_runs_unasked_and_what_writes_when_it_is_allowed() {
     let person = with_readme();
@@ -61,6 +84,43 @@ fn what_is_denied_does_not_run_and_the_model_is_told_why() {
         assert_eq!(results(&person).last().unwrap(), told);
     }
     assert_eq!(written(&person, "a.txt"), None);
+    assert_eq!(called(&person), [": denied", ": denied"]);
+    terminal.enter(WRITE, ASKED);
+    terminal.enter("y", PROMPT);
+    assert_eq!(called(&person), [": denied", ": denied", ""]);
+    let markdown = person.ask(&["context", "export", &id_of(&person), "--format", "markdown", "--output", "-"]);
+    assert_eq!(markdown.matches("\"content\":\"hi\"}: denied\n").count(), 2, "{markdown}");
+}
+
+#[test]
+fn what_was_typed_before_the_question_does_not_answer_it() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    terminal.enter(&format!("{WRITE}\ry\ry"), ASKED);
+    let denied = terminal.enter("n", PROMPT);
+    assert_eq!(denied, "[write_file: denied]\nThe tool `write_file` failed: \"The user denied this call.\".\n");
+    assert_eq!(written(&person, "a.txt"), None);
+
+    terminal.enter(WRITE, ASKED);
+    terminal.enter("perhaps\ry", ASKED);
+    terminal.enter("n", PROMPT);
+    assert_eq!(written(&person, "a.txt"), None, "nor does what came with a wrong answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_while_the_model_works_does_not_answer_the_question() {
+    let mut person = Person::new();
+    let call = ("write_file", json!({ "path": "a.txt", "content": "hi" }));
+    let model = slow_model(&mut person, Reply::calls([call])).await;
+    let mut terminal = Terminal::chat(&person, &["--model", "slow"]);
+    terminal.press("go\r");
+    model.asked(1).await;
+    terminal.press("y\r");
+    terminal.wait_for("y\n");
+    model.release(100);
+    terminal.wait_for(ASKED);
+    terminal.enter("n", PROMPT);
+    assert_eq!((written(&person, "a.txt"), results(&person)), (None, vec!["The user denied this call.".to_owned()]));
 }
 
 #[test]
@@ -73,6 +133,17 @@ fn a_call_runs_with_the_arguments_that_a_person_gives() {
     let answered = terminal.enter(r#"e {"path": "b.txt", "content": "other"}"#, PROMPT);
     assert!(answered.contains("[the user changed the arguments to {\"path\":\"b.txt\""), "{answered}");
     assert_eq!((written(&person, "a.txt"), written(&person, "b.txt").as_deref()), (None, Some("other")));
+
+    const OTHER: &str = "other arguments, or nothing to keep them: ";
+    terminal.enter(WRITE, ASKED);
+    assert_eq!(terminal.enter("e", OTHER), "{\"path\":\"a.txt\",\"content\":\"hi\"}\n");
+    assert_eq!(terminal.enter("", ASKED), "", "they are kept, and nothing is decided");
+    terminal.enter("e", OTHER);
+    let wrong = terminal.enter("{\"path\": ", ASKED);
+    assert!(wrong.starts_with("these are no arguments: EOF while parsing"), "{wrong}");
+    terminal.enter("e", OTHER);
+    terminal.enter(r#"{"path": "c.txt", "content": "third"}"#, PROMPT);
+    assert_eq!((written(&person, "a.txt"), written(&person, "c.txt").as_deref()), (None, Some("third")));
 }
 
 #[test]
@@ -93,6 +164,14 @@ fn a_long_call_is_cut_and_shown_in_full_to_who_asks_and_cannot_steer_the_termina
     assert!(help.starts_with("y    run it\n") && help.ends_with("q    end the turn\n"), "{help}");
     assert_eq!(terminal.enter("", ASKED), help, "nothing is decided by nothing");
     terminal.enter("n", PROMPT);
+
+    let (content, id) = ("x".repeat(5000), id_of(&person));
+    person.run(&["chat", "--context", &id, &format!(r#"call write_file {{"path": "a.txt", "content": "{content}"}}"#)]);
+    let shown = person.ask(&["context", "show", &id]);
+    let last = shown.lines().rfind(|line| line.starts_with("  → write_file")).unwrap();
+    assert!(last.ends_with("xxx…: waits for approval") && last.chars().count() < 300, "{last}");
+    let markdown = person.ask(&["context", "export", &id, "--format", "markdown", "--output", "-"]);
+    assert_eq!(markdown.matches(&content).count(), 2, "all of it is exported");
 }
 
 #[test]
@@ -101,7 +180,9 @@ fn who_ends_the_turn_runs_nothing_and_is_heard_next() {
     let mut terminal = Terminal::chat(&person, &[]);
     let ended = "note: ended; what was written is kept\n";
     terminal.enter(WRITE, ASKED);
+    assert_eq!(called(&person), [": waits for approval"]);
     assert_eq!(terminal.enter("q", PROMPT), ended);
+    assert_eq!(called(&person), [": cancelled"]);
     terminal.enter(WRITE, ASKED);
     terminal.press("\x04");
     assert_eq!(terminal.wait_for(PROMPT), format!("\n{ended}"));
@@ -152,7 +233,9 @@ fn without_a_terminal_only_what_was_allowed_before_runs() {
     let refused = person.run(&["chat", WRITE]);
     assert_eq!((refused.status.code(), written(&person, "a.txt")), (Some(1), None), "{refused:?}");
     let told = told(&refused);
-    assert!(told.contains("error: the model wants to call a tool, and someone has to approve that\n"), "{told}");
+    let id = person.ask_json(&["context", "show", &id_of(&person)])["messages"][1]["content"][1]["id"].clone();
+    let wants = format!("error: the model wants to call write_file ({}), and", id.as_str().unwrap());
+    assert!(told.contains(&format!("{wants} someone has to approve that\n")), "{told}");
     assert!(told.contains(&format!("hint: `waystone chat --context {}` on a terminal asks", id_of(&person))), "{told}");
 
     let allowed = person.ask(&["chat", "--allowed-tools", "write_file", WRITE]);

@@ -82,6 +82,7 @@ fn a_person_talks_takes_back_and_says_anew() {
     let told = talk.end();
     for says in [
         "nothing was said here yet",
+        "note: on branch edit-1 now; `/switch undo-1` goes back",
         "took it back, on branch undo-1 now; `/switch main` goes back",
         "on branch other now; `/switch edit-1` goes back",
         "the last message on this branch is answered",
@@ -139,8 +140,42 @@ fn the_conversation_of_the_project_that_was_used_last_is_gone_on_with() {
     assert_eq!(person.run(&["chat", "--last", "--context", &id, "hello"]).status.code(), Some(2));
 }
 
+#[test]
+fn a_line_is_edited_and_taken_from_those_before() {
+    const UP: &str = "\x1b[A";
+    const LEFT: &str = "\x1b[D";
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    let mut said = |typed: &str, text: &str| {
+        let answered = terminal.enter(typed, PROMPT);
+        assert!(answered.contains(&format!("You said \"{text}\" (")), "{typed:?}: {answered}");
+    };
+    said(&format!("hllo{}e", LEFT.repeat(3)), "hello");
+    said("there\x01over \x05 now", "over there now");
+    said(&format!("{UP}{UP}{LEFT}{LEFT}\x0b"), "hel");
+    said("\x12ther\x05!", "over there now!");
+    said("two \\\rlines", "two lines");
+    said(UP, "two lines");
+    said("\x1b[200~pasted\rin two lines\x1b[201~", "pasted in two lines");
+    terminal.press("never said\x03");
+    assert!(terminal.ended(true).contains("` goes on\n"));
+    let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();
+    let said = person.said(&id, "main");
+    assert_eq!((said.len(), said[12].1.as_str()), (14, "pasted\nin two lines"));
+}
+
+#[test]
+fn lines_that_are_typed_ahead_are_said_one_after_the_other() {
+    let person = Person::new();
+    let mut terminal = Terminal::chat(&person, &[]);
+    terminal.press("one\rtwo\rthree\r");
+    for word in ["one", "two", "three"] {
+        terminal.wait_for(&format!("You said \"{word}\""));
+    }
+}
+
 /// A model that says some words and then nothing until it is released, and whoever is to talk with it.
-async fn slow_model(person: &mut Person, reply: Reply) -> FakeModel {
+pub(super) async fn slow_model(person: &mut Person, reply: Reply) -> FakeModel {
     let model = FakeModel::start().await;
     model.then(reply.gated());
     person.model = Some(model.base_url());
@@ -181,7 +216,8 @@ async fn what_was_ended_before_it_was_answered_is_asked_again() {
     let ended = terminal.wait_for(PROMPT);
     assert!(ended.ends_with("note: ended before anything was written; /retry asks again\n"), "{ended}");
     model.release(100);
-    assert_eq!(terminal.enter("/retry", "\nedit-1> "), "a question\n", "the model echoes");
+    let again = "note: on branch edit-1 now; `/switch main` goes back\na question\n";
+    assert_eq!(terminal.enter("/retry", "\nedit-1> "), again, "the model echoes");
     let answered = terminal.enter("/retry", "\nedit-1> ");
     assert!(answered.contains("the last message on this branch is answered"), "{answered}");
     let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();

@@ -93,7 +93,9 @@ async fn of_parallel_calls_each_goes_its_own_way() {
     let outcomes: Vec<&str> = ended.iter().map(|(_, outcome)| outcome.as_str()).collect();
     assert_eq!(outcomes, ["succeeded", "succeeded", "denied", "succeeded"]);
     let told_of: Vec<String> = desk.results().into_iter().map(|(id, _)| id).collect();
-    assert_eq!(told_of, ["call_0", "call_1", "call_2", "call_3"], "in the order of the calls");
+    let ended: Vec<String> =
+        [completed(&waiting.told), completed(&told)].concat().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(told_of, ended, "in the order in which they came, which is that of the branch");
     assert_paired(&desk.talk.fake.requests());
 }
 
@@ -207,6 +209,29 @@ async fn the_demo_calls_a_tool_when_told_to() {
     assert_eq!(desk.decide(&context, "approve", &[&call]).await.0, 200);
     until_state(&mut events, "Idle").await;
     assert_eq!(desk.file("demo.txt").as_deref(), Some("demo"));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_told_of_and_one_that_is_relative_refused() {
+    let desk = Desk::new().await;
+    let folder = desk.folder.path().to_str().unwrap();
+    let warnings = async |path: &str| {
+        let (status, created) = desk.talk.post("", json!({ "workspace_path": path })).await;
+        assert_eq!(status, 201, "{created}");
+        let (place, body) = (format!("/{}", text(&created["id"])), json!({ "workspace_path": path }));
+        let (_, changed) = desk.talk.call("PUT", &place, Some(body)).await;
+        assert_eq!(changed["warnings"], created["warnings"]);
+        created["warnings"].clone()
+    };
+    assert_eq!(warnings(folder).await, Value::Null);
+    for path in [format!("{folder}/README.md"), format!("{folder}/nowhere")] {
+        let told = format!("workspace_path `{path}` is no folder here: tools that work in it will fail");
+        assert_eq!(warnings(&path).await, json!([told]));
+    }
+    let (status, refused) = desk.talk.post("", json!({ "workspace_path": "src" })).await;
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!("VALIDATION_ERROR")), "{refused}");
+    let message = "workspace_path `src` is relative: give it from the root on";
+    assert_eq!(refused["error"]["message"], message);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use waystone_testkit::model::Reply;
 
-use super::super::{assert_refused, outline, take};
+use super::super::{assert_refused, next_but_windows, outline, take};
 use super::{Desk, Event, ask_weather, assert_has, assert_paired, requested, states, text, until_state, write};
 use crate::events::Subscriber;
 
@@ -104,7 +104,7 @@ async fn drop_after_each(desk: &Desk, context: &str, mut last: String, state: &s
     let mut told: Vec<Event> = Vec::new();
     while told.last().is_none_or(|event| event.2["new_state"] != state) {
         let mut reader: Subscriber = desk.talk.follow_after(context, Some(&last)).await;
-        let event = reader.next().await.unwrap();
+        let event = next_but_windows(&mut reader).await.unwrap();
         last.clone_from(&event.0);
         told.push(event);
     }

@@ -1,0 +1,321 @@
+//! Windows: assembled for a call, and looked at. How a branch is made to fit is in [`crate::window`].
+
+use std::collections::HashSet;
+
+use serde_json::json;
+
+use super::Engine;
+use super::turn::own::own_tools;
+use super::turn::prompt::{Called, system_prompt, tools_called};
+use crate::api::{
+    ChatConfig, FindWindow, LeftOutMessage, ModelInfo, Tool, UsageWarning, Window, WindowAssembled, WindowChange,
+    WindowSpan,
+};
+use crate::canon::Hash;
+use crate::error::{Error, Result};
+use crate::handle::Handle;
+use crate::id::{BranchName, SegmentId, SessionId};
+use crate::model::{Said, Usage};
+use crate::offload::offload_unless;
+use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
+use crate::tokens::has_vocabulary;
+use crate::window::{Assembled, Cut, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
+
+/// So much of a model's window is kept for its answer, if the conversation does not say how long that may be.
+const ANSWER_TOKENS: u64 = 4096;
+const ANSWER_PERCENT_MAX: u64 = 25;
+/// So much is left empty, because providers count what stands around messages in their own way; more where their tokens are not ours.
+const MARGIN_PERCENT: u64 = 2;
+const ESTIMATE_MARGIN_PERCENT: u64 = 10;
+/// Providers take no more.
+const TOOLS_MAX: usize = 128;
+/// From so many percent on someone is warned.
+const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "warning")];
+
+/// A window that a model is to be told.
+pub(super) struct Prepared {
+    /// What the model may call: ours too, when something is left out.
+    pub(super) tools: Vec<Tool>,
+    /// What it has called since the user said something.
+    pub(super) called: Called,
+    pub(super) manifest: Manifest,
+    pub(super) assembled: Assembled,
+    pub(super) head: u64,
+    pub(super) cached_tokens: u64,
+    pub(super) changes: Vec<WindowChange>,
+    percent_before: u64,
+}
+
+impl Engine {
+    /// The window of the next call on a branch.
+    pub(super) async fn prepare_window(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        branch: Option<&BranchName>,
+        config: &ChatConfig,
+        tools: &[Tool],
+    ) -> Result<Prepared> {
+        let rows = self.store.load_window(scope, context, branch).await?;
+        let (engine, config, tools) = (self.clone(), config.clone(), tools.to_vec());
+        offload_unless(false, move || engine.assemble(rows, &config, tools).map_err(Error::WindowTooSmall)).await?
+    }
+
+    fn assemble(&self, rows: WindowRows, config: &ChatConfig, tools: Vec<Tool>) -> Result<Prepared, TooSmall> {
+        let WindowRows { entries, made } = rows;
+        let last = made.first();
+        let system = self.system_prompt(config);
+        // Whoever cannot see something can look for it.
+        let own: Vec<Tool> = own_tools(&tools).collect();
+        let with_own: Vec<Tool> = tools.iter().take(TOOLS_MAX - own.len()).cloned().chain(own).collect();
+        let had_own = last.is_some_and(|last| last.manifest.cut != Cut::default() || !last.manifest.stashed.is_empty());
+        let offer = |has_own: bool| if has_own { &with_own } else { &tools };
+        let fit = |has_own: bool| {
+            let (limit, room) = self.room(config, &system, offer(has_own));
+            // What was left out for a model that holds less is put back for one that holds more.
+            let before = last.filter(|last| last.manifest.limit == limit).map(|last| last.manifest.cut.clone());
+            let assembled = assemble(&entries, &before.unwrap_or_default(), room, self.secrets.shown())?;
+            Ok((limit, room, assembled))
+        };
+        let (mut has_own, mut fitted) = (had_own, fit(had_own)?);
+        if fitted.2.left_out.is_empty() == has_own {
+            // Where there is no room even for these it goes without.
+            if let Ok(otherwise) = fit(!has_own) {
+                (has_own, fitted) = (!has_own, otherwise);
+            }
+        }
+        let (limit, room, assembled) = fitted;
+        let manifest = Manifest {
+            model: config.model_id.clone(),
+            limit,
+            room,
+            cut: assembled.cut.clone(),
+            pinned: marked(&entries, |entry| entry.is_pinned),
+            stashed: marked(&entries, |entry| entry.is_stashed),
+            system,
+        };
+        let changes = changes(last.map(|last| &last.manifest), &manifest);
+        let cached_tokens = last.map_or(0, |last| match changes.is_empty() && is_still_in(&entries, last) {
+            true => last.tokens,
+            false => {
+                tokens_of(&assembled, cached_spans(&self.again(&entries, last), &last.manifest, &assembled, &manifest))
+            }
+        });
+        Ok(Prepared {
+            tools: offer(has_own).clone(),
+            called: tools_called(entries.iter().map(|entry| &entry.message)),
+            percent_before: last.map_or(0, |last| last.tokens * 100 / room.budget.max(1)),
+            head: entries.last().map_or(0, |entry| entry.position),
+            manifest,
+            assembled,
+            cached_tokens,
+            changes,
+        })
+    }
+
+    /// The system prompt of a conversation, as the model is told.
+    fn system_prompt(&self, config: &ChatConfig) -> String {
+        let system = system_prompt(config, |id| (self.chat.prompt)(id));
+        self.secrets.shown().and_then(|cover| cover.text(&system)).unwrap_or(system)
+    }
+
+    /// What a model's window holds, and how much of that there is for what it is told.
+    fn room(&self, config: &ChatConfig, system: &str, tools: &[Tool]) -> (u64, Room) {
+        let ModelInfo { limit, name, .. } = self.chat.model.describe(&config.model_id);
+        let asked = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let asked = asked.iter().find_map(|name| config.parameters.get(*name)?.as_u64());
+        // What a conversation asks for its provider gets too, and refuses what does not fit beside it.
+        let usual = ANSWER_TOKENS.min(limit * ANSWER_PERCENT_MAX / 100);
+        let answer = asked.unwrap_or(usual).min(limit.saturating_sub(1));
+        let margin = if self.is_estimate(&config.model_id) { ESTIMATE_MARGIN_PERCENT } else { MARGIN_PERCENT };
+        let count = |text: &str| self.counts.spread(text, &[text.len()]).iter().sum::<usize>() as u64;
+        let tools = if tools.is_empty() { 0 } else { count(&json!(tools).to_string()) };
+        // In large steps, so that windows do not change with every answer.
+        let ratio = (self.calibration.ratio(&name) * 10.0).ceil() / 10.0;
+        let budget = ((limit - answer) * (100 - margin) / 100) as f64 / ratio;
+        (limit, Room { budget: (budget as u64).min(limit), system: count(system), tools })
+    }
+
+    /// Whether a model's own tokenizer is not the one that we count with.
+    fn is_estimate(&self, model: &str) -> bool {
+        let ModelInfo { provider, name, .. } = self.chat.model.describe(model);
+        provider != "demo" && !has_vocabulary(&name)
+    }
+
+    /// A window that was made, as it was.
+    fn again(&self, entries: &[Entry], made: &MadeWindow) -> Assembled {
+        let Manifest { room, cut, pinned, stashed, .. } = &made.manifest;
+        let (pinned, stashed): (HashSet<_>, HashSet<_>) = (pinned.iter().collect(), stashed.iter().collect());
+        let entries: Vec<Entry> = entries
+            .iter()
+            .take_while(|entry| entry.position <= made.head)
+            .map(|entry| Entry {
+                is_pinned: pinned.contains(&entry.message.id),
+                is_stashed: stashed.contains(&entry.message.id),
+                ..entry.clone()
+            })
+            .collect();
+        assemble_again(&entries, cut.clone(), *room, self.secrets.shown())
+    }
+
+    /// The window of the last call on a branch, or of the next.
+    pub async fn find_window(&self, scope: &Scope, context: &SessionId, request: FindWindow) -> Result<Window> {
+        let branch = request.branch.as_ref();
+        if request.next {
+            let config = self.store.find_turn(scope, context).await?.config;
+            let tools = self.tools_of(&config).await.tools;
+            let prepared = self.prepare_window(scope, context, branch, &config, &tools).await?;
+            return Ok(self.shown_window(context, &prepared));
+        }
+        let WindowRows { entries, made } = self.store.load_window(scope, context, branch).await?;
+        let mut made = made.into_iter();
+        let none = || {
+            Error::NotFound(format!(
+                "/api/contexts/{context}/window: no model was asked on this branch yet; next=true shows what it would be told"
+            ))
+        };
+        let last = made.next().ok_or_else(none)?;
+        let (engine, before, at) = (self.clone(), made.next(), last.at);
+        let show = move || {
+            let assembled = engine.again(&entries, &last);
+            let cached = before.as_ref().map_or(0, |before| {
+                cached_spans(&engine.again(&entries, before), &before.manifest, &assembled, &last.manifest)
+            });
+            Prepared {
+                tools: Vec::new(),
+                called: Called::default(),
+                changes: changes(before.as_ref().map(|before| &before.manifest), &last.manifest),
+                percent_before: 0,
+                head: last.head,
+                cached_tokens: tokens_of(&assembled, cached),
+                manifest: last.manifest,
+                assembled,
+            }
+        };
+        let prepared = offload_unless(false, show).await?;
+        Ok(Window { assembled_at: Some(at), ..self.shown_window(context, &prepared) })
+    }
+
+    fn shown_window(&self, context: &SessionId, prepared: &Prepared) -> Window {
+        let Prepared { manifest, assembled, cached_tokens, changes, .. } = prepared;
+        let (cached_tokens, model_id) = (*cached_tokens, manifest.model.clone());
+        let usage = Usage { prompt: assembled.tokens, cache_read: cached_tokens, ..Usage::default() };
+        let mut up_to = 0;
+        let spans = assembled.spans.iter().map(|span| {
+            up_to += span.tokens;
+            WindowSpan {
+                message_id: span.message.clone(),
+                kind: span.kind.as_str(),
+                class: span.class,
+                reason: span.reason.as_str(),
+                tokens: span.tokens,
+                hash: hash_of(span, &manifest.system),
+                cached: up_to <= cached_tokens,
+            }
+        });
+        let left_out = assembled.left_out.iter().map(|left_out| LeftOutMessage {
+            message_id: left_out.message.clone(),
+            tokens: left_out.tokens,
+            reason: left_out.reason.as_str(),
+            handle: Handle::to_segment(&left_out.message).to_string(),
+        });
+        Window {
+            context_id: context.clone(),
+            spans: spans.collect(),
+            tokens: assembled.tokens,
+            limit: manifest.limit,
+            budget: manifest.room.budget,
+            cached_tokens,
+            estimated: self.is_estimate(&manifest.model),
+            cost_usd: self.chat.model.describe(&manifest.model).prices.map(|prices| prices.cost_usd(usage)),
+            left_out: left_out.collect(),
+            changes: changes.clone(),
+            assembled_at: None,
+            warnings: self.warnings(),
+            model_id,
+        }
+    }
+}
+
+impl Prepared {
+    /// What is kept of it, under the id of the event that tells of it.
+    pub(super) fn kept(&self, id: String) -> NewWindow {
+        NewWindow { id, head: self.head, tokens: self.assembled.tokens, manifest: self.manifest.clone() }
+    }
+
+    pub(super) fn told(&self, context: &SessionId, branch: &BranchName) -> WindowAssembled {
+        WindowAssembled {
+            context_id: context.clone(),
+            branch: branch.to_string(),
+            model_id: self.manifest.model.clone(),
+            tokens: self.assembled.tokens,
+            limit: self.manifest.limit,
+            cached_tokens: self.cached_tokens,
+            spans: self.assembled.spans.len() as u64,
+            left_out: self.assembled.left_out.len() as u64,
+            changes: self.changes.clone(),
+        }
+    }
+
+    /// What someone is told whose window has become fuller than it was.
+    pub(super) fn warning(&self, context: &SessionId) -> Option<UsageWarning> {
+        let percent = self.assembled.tokens * 100 / self.manifest.room.budget.max(1);
+        let (from, level) = LEVELS.into_iter().find(|(from, _)| percent >= *from)?;
+        let (tokens, budget) = (self.assembled.tokens, self.manifest.room.budget);
+        let message = format!(
+            "the window is {percent} % full, {tokens} of {budget} tokens; when it is full, older tool results and turns are left out"
+        );
+        (self.percent_before < from).then(|| UsageWarning { context_id: context.clone(), percent, level, message })
+    }
+}
+
+fn marked(entries: &[Entry], is_marked: impl Fn(&Entry) -> bool) -> Vec<SegmentId> {
+    entries.iter().filter(|entry| is_marked(entry)).map(|entry| entry.message.id.clone()).collect()
+}
+
+/// Whether what the user had asked last when a window was made is in windows for other reasons than that.
+fn is_still_in(entries: &[Entry], made: &MadeWindow) -> bool {
+    let told = entries.iter().take_while(|entry| entry.position <= made.head);
+    told.filter(|entry| entry.is_request()).last().is_some_and(|last| last.position > made.manifest.cut.digested_to)
+}
+
+fn tokens_of(assembled: &Assembled, spans: usize) -> u64 {
+    assembled.spans[..spans].iter().map(|span| span.tokens).sum()
+}
+
+/// How many spans a provider has read before, in the call that had `before`.
+fn cached_spans(before: &Assembled, was: &Manifest, now: &Assembled, is: &Manifest) -> usize {
+    if was.model != is.model || was.system != is.system || was.room.tools != is.room.tools {
+        return 0;
+    }
+    let same = before.spans.iter().zip(&now.spans).take_while(|(before, now)| before.said == now.said);
+    same.count()
+}
+
+fn changes(before: Option<&Manifest>, now: &Manifest) -> Vec<WindowChange> {
+    let Some(before) = before else { return vec![WindowChange::First] };
+    let all = [
+        (before.cut != now.cut, WindowChange::Cut),
+        (before.pinned != now.pinned, WindowChange::Pins),
+        (before.stashed != now.stashed, WindowChange::Stash),
+        (before.model != now.model, WindowChange::Model),
+        (before.system != now.system, WindowChange::SystemPrompt),
+        (before.room.tools != now.room.tools, WindowChange::Tools),
+    ];
+    all.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, change)| change).collect()
+}
+
+/// Of what the model is told. Two that are told alike have the same.
+fn hash_of(span: &Span, system: &str) -> Option<String> {
+    let told = match &span.said {
+        None if span.kind == Kind::SystemPrompt => system.to_owned(),
+        None => return None,
+        Some(Said::Text { role, text }) => json!([role, text]).to_string(),
+        Some(Said::Calls { text, calls }) => {
+            let calls: Vec<_> = calls.iter().map(|call| json!([call.id, call.tool, call.arguments])).collect();
+            json!(["assistant", text, calls]).to_string()
+        }
+        Some(Said::Result { call_id, text, is_error, .. }) => json!(["result", call_id, text, is_error]).to_string(),
+    };
+    Some(Hash::of(told.as_bytes()).to_string())
+}

@@ -1,0 +1,49 @@
+//! What the store keeps of windows.
+
+use crate::clock::Timestamp;
+use crate::id::SegmentId;
+use crate::window::{Cut, Entry, Room};
+
+/// What a window is assembled from.
+#[derive(Debug, Clone, Default)]
+pub struct WindowRows {
+    /// The messages of the branch, oldest first.
+    pub entries: Vec<Entry>,
+    /// The windows that were made last of it, newest first; at most two. Of a branch without one, those of the branch it was forked from,
+    /// as far as they are of what both have.
+    pub made: Vec<MadeWindow>,
+}
+
+/// A window that a model was told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MadeWindow {
+    /// Position of the newest message in it.
+    pub head: u64,
+    pub tokens: u64,
+    pub at: Timestamp,
+    pub manifest: Manifest,
+}
+
+/// All that a window depends on besides the messages of its branch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    pub model: String,
+    /// What the model's window holds.
+    pub limit: u64,
+    pub room: Room,
+    pub system: String,
+    pub cut: Cut,
+    /// What was pinned, and what was put aside.
+    pub pinned: Vec<SegmentId>,
+    pub stashed: Vec<SegmentId>,
+}
+
+/// A window that a model is about to be told.
+#[derive(Debug, Clone)]
+pub struct NewWindow {
+    /// Of the event that tells of it.
+    pub id: String,
+    pub head: u64,
+    pub tokens: u64,
+    pub manifest: Manifest,
+}

@@ -1,0 +1,235 @@
+//! What a model is asked, made to fit: the window of one call.
+//!
+//! A branch is seen as [`Block`]s: a message, or one that calls tools with all their results, which are never apart. A [`Cut`] says how far
+//! from its beginning on results are a line each, and how far only what must be in it still is; a digest stands for the rest. Between two calls
+//! nothing of what was sent changes: new messages follow it. Only when they do not fit any more is it cut anew, and then so deep that
+//! several turns have room again. Pure: the same branch, marks and cut give the same bytes.
+
+mod block;
+mod cut;
+mod digest;
+mod render;
+
+use crate::api::{Class, Message, MessageType, Role};
+use crate::id::SegmentId;
+use crate::model::Said;
+use crate::secret::Cover;
+
+use block::{Block, blocks, kept};
+pub use cut::Cut;
+pub use digest::digest_of;
+pub(crate) use digest::tell_digest;
+use render::Renderer;
+
+/// A message of a branch, as a window sees it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// How many there are from the beginning up to it.
+    pub position: u64,
+    pub message: Message,
+    /// Of what it says, calls included, by our tokenizer.
+    pub tokens: u64,
+    pub is_pinned: bool,
+    /// Someone took it out of the window.
+    pub is_stashed: bool,
+}
+
+impl Entry {
+    fn is_result(&self) -> bool {
+        self.message.message_type == MessageType::ToolResult
+    }
+
+    /// Whether the user says it.
+    pub(crate) fn is_request(&self) -> bool {
+        self.message.role == Role::User && !self.is_result()
+    }
+}
+
+/// How much room there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// For all that the model is told.
+    pub budget: u64,
+    /// Of that, for the system prompt.
+    pub system: u64,
+    /// And for the tools.
+    pub tools: u64,
+}
+
+impl Room {
+    /// More of a result is not shown as it is.
+    pub(crate) fn result_max(&self) -> u64 {
+        (self.budget / 4).clamp(RESULT_TOKENS_MIN, RESULT_TOKENS_MAX)
+    }
+
+    /// What is in every window, before anything was said.
+    fn fixed(&self) -> u64 {
+        self.system + self.tools + OPENING_TOKENS
+    }
+}
+
+const RESULT_TOKENS_MAX: u64 = 4000;
+const RESULT_TOKENS_MIN: u64 = 200;
+/// For the line before what is not the user's and stands first.
+const OPENING_TOKENS: u64 = 24;
+
+/// A part of a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// The message it is of, or is made from.
+    pub message: Option<SegmentId>,
+    pub kind: Kind,
+    pub class: Class,
+    pub reason: Reason,
+    pub tokens: u64,
+    /// As the model is told; the system prompt and the tools stand apart.
+    pub said: Option<Said>,
+}
+
+/// What a part of a window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    SystemPrompt,
+    Tools,
+    Digest,
+    User,
+    Assistant,
+    System,
+    ToolCall,
+    ToolResult,
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SystemPrompt => "system_prompt",
+            Self::Tools => "tools",
+            Self::Digest => "digest",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::System => "system",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+        }
+    }
+}
+
+/// Why a part is in a window, or how it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It always is.
+    Always,
+    Pinned,
+    LastRequest,
+    /// It belongs to the turn that is under way.
+    CurrentTurn,
+    /// There is room for it.
+    Fits,
+    /// Without it a call would be without its result, or a result without its call.
+    Paired,
+    /// A line stands for it.
+    Elided,
+    /// Its most telling lines are there.
+    Shortened,
+    /// It stands for what was left out.
+    StandsForMore,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Pinned => "pinned",
+            Self::LastRequest => "last_request",
+            Self::CurrentTurn => "current_turn",
+            Self::Fits => "fits",
+            Self::Paired => "paired",
+            Self::Elided => "elided",
+            Self::Shortened => "shortened",
+            Self::StandsForMore => "stands_for_more",
+        }
+    }
+}
+
+/// A message that the model does not see, or not whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub message: SegmentId,
+    /// How many of its tokens are not there.
+    pub tokens: u64,
+    pub reason: Absence,
+}
+
+/// Why a message is not in a window as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// A line stands for it.
+    Elided,
+    /// Its most telling lines are there.
+    Shortened,
+    /// The digest has something of it.
+    Digested,
+    /// The digest has nothing of it.
+    Out,
+    Stashed,
+}
+
+impl Absence {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Elided => "elided",
+            Self::Shortened => "shortened",
+            Self::Digested => "digested",
+            Self::Out => "out",
+            Self::Stashed => "stashed",
+        }
+    }
+}
+
+/// A window, all of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assembled {
+    pub cut: Cut,
+    pub spans: Vec<Span>,
+    pub left_out: Vec<LeftOut>,
+    pub tokens: u64,
+}
+
+impl Assembled {
+    /// What was said, as the model is told.
+    pub fn said(&self) -> Vec<Said> {
+        self.spans.iter().filter_map(|span| span.said.clone()).collect()
+    }
+}
+
+/// What must be in a window does not fit into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooSmall {
+    pub needed: u64,
+    pub budget: u64,
+    /// What is pinned, and the last request, the largest first.
+    pub largest: Vec<(SegmentId, u64, Reason)>,
+}
+
+/// The window of the next call: what was sent before, and what is new; cut anew if that does not fit.
+pub fn assemble(entries: &[Entry], before: &Cut, room: Room, cover: Option<Cover<'_>>) -> Result<Assembled, TooSmall> {
+    let blocks = blocks(entries);
+    let cut = cut::choose(&blocks, before, room)?;
+    Ok(render(&blocks, cut, room, cover))
+}
+
+/// The window as it was when it was cut so.
+pub fn assemble_again(entries: &[Entry], cut: Cut, room: Room, cover: Option<Cover<'_>>) -> Assembled {
+    render(&blocks(entries), cut, room, cover)
+}
+
+fn render(blocks: &[Block<'_>], cut: Cut, room: Room, cover: Option<Cover<'_>>) -> Assembled {
+    let mut renderer = Renderer::new(&cut, room, cover);
+    let kept = kept(blocks, cut.digested_to);
+    for (at, block) in blocks.iter().enumerate() {
+        renderer.add(block, kept == Some(at));
+    }
+    let (spans, left_out) = renderer.end();
+    let tokens = spans.iter().map(|span| span.tokens).sum();
+    Assembled { cut, spans, left_out, tokens }
+}

@@ -1,0 +1,74 @@
+//! What stands for messages that are left out: what was asked, decided and changed, with where the whole of it is.
+
+use super::Entry;
+use super::block::Block;
+use crate::api::{ContentPart, Digest, Message, MessageType, Role};
+use crate::handle::text_of;
+use crate::id::SegmentId;
+use crate::prose::{NOTICE, fence};
+use crate::tokens;
+use crate::transcript::{Said, Turn, tell_statements};
+
+/// Bytes of a token, about: where to begin with.
+const TOKEN_BYTES: u64 = 3;
+
+pub(super) fn digest_of_blocks(mut digest: Digest, blocks: &[Block<'_>]) -> Digest {
+    let entries = blocks.iter().flat_map(|block| block.entries);
+    digest.add(&entries.flat_map(|entry: &Entry| turns_of(&entry.message)).collect::<Vec<_>>());
+    digest
+}
+
+/// What some messages come to.
+pub fn digest_of(messages: &[Message]) -> Digest {
+    let mut digest = Digest::default();
+    digest.add(&messages.iter().flat_map(turns_of).collect::<Vec<_>>());
+    digest
+}
+
+fn turns_of(message: &Message) -> Vec<(Turn, SegmentId)> {
+    let said = message.content.iter().filter_map(|part| match part {
+        ContentPart::Text { text } if text.is_empty() => None,
+        ContentPart::Text { text } => Some(match message.role {
+            Role::User if message.message_type == MessageType::ToolResult => return None,
+            Role::User => Said::Request(text.clone()),
+            // What was merged is as good as said here.
+            Role::Assistant | Role::System => Said::Reply(text.clone()),
+        }),
+        ContentPart::ToolCall { id, name, arguments } => {
+            Some(Said::Call { id: id.to_string(), tool: name.clone(), input: arguments.clone() })
+        }
+        ContentPart::ToolResult { tool_call_id, content, is_error, .. } => Some(Said::Result {
+            id: tool_call_id.to_string(),
+            text: text_of(content).into_owned(),
+            is_error: *is_error,
+            task: None,
+        }),
+    });
+    let turn = |said| Turn { name: String::new(), at: Some(message.metadata.created_at), said };
+    said.map(|said| (turn(said), message.id.clone())).collect()
+}
+
+/// A digest as a model is told, in at most so many tokens; the least is that something was left out.
+pub(crate) fn tell(digest: &Digest, tokens_max: u64) -> String {
+    let head = format!("[Earlier in this conversation, {} entries that are left out here. ", digest.turns);
+    tell_digest(&head, digest, tokens_max)
+}
+
+/// The same after other words.
+pub(crate) fn tell_digest(head: &str, digest: &Digest, tokens_max: u64) -> String {
+    let head = format!("{head}{NOTICE}");
+    let tail = "context_search_stashed finds more of it, context_expand returns what a handle (ws:…) stands for.]";
+    let mut room = usize::try_from(tokens_max * TOKEN_BYTES).unwrap_or(usize::MAX);
+    while room > head.len() + tail.len() {
+        let statements = tell_statements(digest, room - head.len() - tail.len(), false);
+        if statements == fence("") {
+            break;
+        }
+        let told = format!("{head}{statements}{tail}");
+        if tokens::count(&told) as u64 <= tokens_max {
+            return told;
+        }
+        room = room * 3 / 4;
+    }
+    format!("[{} entries are left out here; context_search_stashed finds them]", digest.turns)
+}
