@@ -105,7 +105,7 @@ pub use turn::{
 pub use usage::{AnalyzeUsage, Descriptors, Factors, Health, Impact, Recommendation, UsageMetrics, UsageReply};
 pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
-    TOKENS_MAX, View, ViewReport, Weights,
+    TOKENS_MAX, View, ViewReport, ViewSummary, Weights,
 };
 pub use window::{FindWindow, LeftOutMessage, UsageWarning, Window, WindowAssembled, WindowChange, WindowSpan};
 

@@ -55,7 +55,7 @@ pub enum Fate {
     Dropped { tokens: usize },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Compressed {
     pub context: Map<String, Value>,
     /// What was allowed.
@@ -64,6 +64,23 @@ pub struct Compressed {
     pub tokens_after: usize,
     /// By key, in order; CRITICAL ones are kept.
     pub fates: Vec<(String, Class, Fate)>,
+}
+
+impl Compressed {
+    /// The same view with other values for keys that are shortened in it.
+    pub(crate) fn with(mut self, values: Vec<(String, Value)>) -> Self {
+        self.context.extend(values);
+        let (text, ends) = write(&self.context);
+        let seen = spread(&text, &ends);
+        self.tokens_after = seen.iter().sum();
+        let seen: HashMap<&str, usize> = self.context.keys().map(String::as_str).zip(seen).collect();
+        for (key, _, fate) in &mut self.fates {
+            if let Fate::Shortened { after, .. } = fate {
+                *after = seen.get(key.as_str()).copied().unwrap_or(0);
+            }
+        }
+        self
+    }
 }
 
 /// A key that may be shortened or dropped: there is none for a CRITICAL one.
@@ -164,7 +181,7 @@ fn fates(request: &Request<'_>, members: &[usize], view: &Map<String, Value>) ->
 }
 
 /// The user's last request, where a value is a list of messages.
-fn request_of(value: &Value) -> Option<&Value> {
+pub(crate) fn request_of(value: &Value) -> Option<&Value> {
     let items = value.as_array()?;
     items.get(Talk::of(items).request?)
 }

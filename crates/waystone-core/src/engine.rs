@@ -23,6 +23,7 @@ mod session;
 mod stash;
 mod stats;
 mod status;
+mod summary;
 mod task;
 pub(crate) mod tool_call;
 mod transcript;
@@ -44,6 +45,7 @@ use crate::tokens::{Calibration, Counts};
 
 pub use conversation::{Chat, Lookup, MAIN};
 pub use document::Export;
+pub use summary::Summaries;
 pub use tool_call::{PolicyKind, ToolPolicy};
 use turn::Turns;
 pub use turn::{Frame, Reader};
@@ -160,6 +162,7 @@ pub struct Engine {
     git: GitState,
     secrets: Arc<Secrets>,
     chat: Arc<Chat>,
+    summaries: Arc<Summaries>,
     turns: Arc<Turns>,
     /// Why nothing is kept beyond the end of the process, if so.
     volatile: Option<Arc<str>>,
@@ -180,6 +183,7 @@ impl Engine {
             git: Arc::new(|| None),
             secrets: Arc::default(),
             chat: Arc::default(),
+            summaries: Arc::default(),
             turns: Arc::default(),
             volatile: None,
             is_read_only: false,

@@ -32,6 +32,7 @@ pub mod score;
 pub mod search;
 pub mod secret;
 pub mod store;
+mod summary;
 pub mod survive;
 pub mod tokens;
 pub mod tools;
@@ -40,6 +41,6 @@ pub mod window;
 pub mod words;
 
 pub use engine::{
-    Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, PolicyKind, Reader, ToolPolicy,
+    Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, PolicyKind, Reader, Summaries, ToolPolicy,
 };
 pub use error::{Error, Result};

@@ -210,6 +210,14 @@ impl Found {
     }
 }
 
+/// The same lines in the order in which they stand there.
+pub(crate) fn anchor_lines(value: &Value) -> Vec<String> {
+    let mut wanted = anchors_of(value);
+    let mut lines = Vec::new();
+    each_line(value, &mut |line| lines.extend(wanted.take(line.trim())));
+    lines
+}
+
 fn each_line(value: &Value, see: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => text.lines().for_each(see),

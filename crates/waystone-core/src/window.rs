@@ -18,7 +18,7 @@ use crate::secret::Cover;
 use block::{Block, blocks, kept};
 pub use cut::Cut;
 pub use digest::digest_of;
-pub(crate) use digest::tell_digest;
+pub(crate) use digest::{retell, tell_digest, tell_summary};
 use render::Renderer;
 
 /// A message of a branch, as a window sees it.
@@ -193,6 +193,17 @@ pub struct Assembled {
     pub spans: Vec<Span>,
     pub left_out: Vec<LeftOut>,
     pub tokens: u64,
+    /// Where the digest was not told before.
+    pub new_digest: Option<NewDigest>,
+}
+
+/// A digest that is told for the first time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NewDigest {
+    /// It stands for what was digested before, which is up to this position, and for more.
+    pub after: u64,
+    /// How long it may be.
+    pub tokens_max: u64,
 }
 
 impl Assembled {
@@ -214,8 +225,8 @@ pub struct TooSmall {
 /// The window of the next call: what was sent before, and what is new; cut anew if that does not fit.
 pub fn assemble(entries: &[Entry], before: &Cut, room: Room, cover: Option<Cover<'_>>) -> Result<Assembled, TooSmall> {
     let blocks = blocks(entries);
-    let cut = cut::choose(&blocks, before, room)?;
-    Ok(render(&blocks, cut, room, cover))
+    let (cut, new_digest) = cut::choose(&blocks, before, room)?;
+    Ok(Assembled { new_digest, ..render(&blocks, cut, room, cover) })
 }
 
 /// The window as it was when it was cut so.
@@ -231,5 +242,5 @@ fn render(blocks: &[Block<'_>], cut: Cut, room: Room, cover: Option<Cover<'_>>) 
     }
     let (spans, left_out) = renderer.end();
     let tokens = spans.iter().map(|span| span.tokens).sum();
-    Assembled { cut, spans, left_out, tokens }
+    Assembled { cut, spans, left_out, tokens, new_digest: None }
 }

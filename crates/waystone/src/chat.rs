@@ -1,12 +1,12 @@
-//! What conversations have of the world around: models, system prompts in files, projects of folders.
+//! What conversations and summaries have of the world around: models, system prompts in files, projects of folders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use waystone_connect::workspace::Bounds;
 use waystone_connect::{AllTools, Providers};
-use waystone_core::Chat;
 use waystone_core::id::WorkflowId;
+use waystone_core::{Chat, Summaries};
 
 use crate::settings::{Settings, project_at};
 
@@ -26,6 +26,16 @@ pub(crate) fn chat(settings: &Settings, mut bounds: Bounds) -> Chat {
         tools: Arc::new(AllTools { servers: settings.servers(), bounds }),
         policy: settings.tool_policy(),
         saves_turns: settings.is_on("checkpointAutoSave"),
+    }
+}
+
+/// Who writes summaries, in every process that is told to have some written.
+pub(crate) fn summaries(settings: &Settings) -> Summaries {
+    let model_id = settings.values["compressionModel"].as_str().map(str::to_owned);
+    let is_default = settings.text("contextCompression") == "advanced";
+    match model_id {
+        None => Summaries { is_default, ..Summaries::default() },
+        Some(_) => Summaries { model: Arc::new(Providers::new(settings.providers())), model_id, is_default },
     }
 }
 

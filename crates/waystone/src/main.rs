@@ -134,6 +134,7 @@ async fn run(mut arguments: Arguments, umask: Option<u32>) -> anyhow::Result<()>
     }
     let mut engine = Engine::new(opened.store.clone(), clock, settings.limits.clone(), settings.project.clone());
     engine = engine.with_context_rules(settings.context_rules()).with_secrets(settings.secrets());
+    engine = engine.with_summaries(chat::summaries(&settings));
     if matches!(command, OnStore::Serve | OnStore::Chat(_) | OnStore::Context(_) | OnStore::Models) {
         let private = vec![settings.data_dir.clone(), opened.root(&settings).to_owned()];
         engine = engine.with_chat(chat::chat(&settings, Bounds { private, umask }));

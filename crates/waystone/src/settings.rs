@@ -69,6 +69,7 @@ pub(crate) struct Setting {
 
 const BYTES_MAX: u64 = 1 << 50;
 const TOOL_SETS: &[&str] = &["all", "core"];
+const COMPRESSIONS: &[&str] = &["basic", "advanced"];
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 pub(crate) const DATA_DIR: &str = "dataDir";
@@ -78,7 +79,7 @@ const NEW_PASSPHRASE: &str = "WAYSTONE_NEW_PASSPHRASE";
 /// The key by which a file names its schema.
 const SCHEMA: &str = "$schema";
 
-pub(crate) const SETTINGS: [Setting; 30] = [
+pub(crate) const SETTINGS: [Setting; 32] = [
     Setting {
         key: DATA_DIR,
         variable: "WAYSTONE_DATA_DIR",
@@ -302,6 +303,22 @@ pub(crate) const SETTINGS: [Setting; 30] = [
         kind: Kind::Switch,
         default: || json!(true),
         about: "Whether where a conversation stands is kept as a checkpoint after each turn",
+    },
+    Setting {
+        key: "contextCompression",
+        variable: "WAYSTONE_CONTEXT_COMPRESSION",
+        aliases: &["WORKRAIL_CONTEXT_COMPRESSION"],
+        kind: Kind::OneOf(COMPRESSIONS),
+        default: || json!("basic"),
+        about: "How views and windows are made smaller where nobody says how: basic chooses lines, advanced has compressionModel write summaries",
+    },
+    Setting {
+        key: "compressionModel",
+        variable: "WAYSTONE_COMPRESSION_MODEL",
+        aliases: &[],
+        kind: Kind::Text,
+        default: || Value::Null,
+        about: "The model that writes summaries; one of Ollama keeps them on this machine. Without it lines are chosen",
     },
     Setting {
         key: "readOnly",

@@ -84,6 +84,8 @@ pub enum Strategy {
     Structural,
     /// Lines inside of texts are chosen.
     Extractive,
+    /// A model writes what the value says.
+    Summary,
 }
 
 /// Makes a view of a context that fits into a budget of tokens: CRITICAL keys as they are, of the others the lines that matter most,
@@ -112,7 +114,8 @@ pub struct CompressContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub ratio: Option<f64>,
-    /// auto: what suits each value. structural: items and texts stay or go whole. extractive: lines inside of texts are chosen.
+    /// auto: what suits each value, as configured. structural: items and texts stay or go whole. extractive: lines inside of texts are
+    /// chosen. summary: a model writes what long values say.
     #[serde(default)]
     pub strategy: Strategy,
     /// What the view is for: what it names is kept first.
@@ -217,9 +220,28 @@ pub struct ViewReport {
     /// The rule that gave each key its class.
     pub rules: BTreeMap<String, String>,
     pub survival: Survival,
+    /// Who wrote summaries, and of which keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<ViewSummary>,
     /// What is CRITICAL alone is more than the budget: the view holds exactly that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub over_budget: bool,
+}
+
+/// Summaries in a view: who wrote them, and what that took.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct ViewSummary {
+    pub model: String,
+    pub keys: Vec<String>,
+    /// How often the model was asked.
+    pub calls: u64,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    /// Left out where no prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// What of a context is in the view, and what is one call away.

@@ -117,6 +117,14 @@ pub struct WindowAssembled {
     pub left_out: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<WindowChange>,
+    /// The model that summed up what was left out, if one did just now, and what that cost where its prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_cost_usd: Option<f64>,
+    /// Such as why no model did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Told when a window is nearly full.

@@ -195,5 +195,5 @@ fn merged_text(from: &BranchName, own: Vec<Entry>) -> String {
         own.len()
     );
     let messages: Vec<Message> = own.into_iter().map(|entry| entry.message).collect();
-    tell_digest(&head, &digest_of(&messages), MERGE_TOKENS_MAX)
+    tell_digest(&head, "", &digest_of(&messages), MERGE_TOKENS_MAX)
 }

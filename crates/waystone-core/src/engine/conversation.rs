@@ -45,7 +45,7 @@ pub const MAIN: &str = "main";
 const TITLE_CHARS_MAX: usize = 80;
 
 /// In a process that runs no turns.
-struct NoModel;
+pub(super) struct NoModel;
 
 #[async_trait::async_trait]
 impl Model for NoModel {

@@ -4,6 +4,8 @@
 //! This file only orders the steps. What a key is worth is in [`crate::classify`], how a value is made smaller in [`crate::compress`],
 //! what must not be lost in [`crate::survive`].
 
+mod summary;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use super::Engine;
 use super::handle::GIVEN;
 use crate::api::{
     AnchorCount, Class, CompressContext, DroppedKey, LoadCheckpoint, LoadedCheckpoint, NextCall, Origin,
-    PrioritizeContext, ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, Weights,
+    PrioritizeContext, ShortenedKey, Strategy, Survival, TOKENS_MAX, View, ViewReport, ViewSummary, Weights,
 };
 use crate::canon::Hash;
 use crate::classify::{Rules, classify, classify_all};
@@ -146,7 +148,19 @@ impl Engine {
 
     async fn view(&self, scope: &Scope, source: Source, wish: Wish) -> Result<View> {
         let (engine, now, name) = (self.clone(), self.clock.now(), wish.name);
-        let made = offload_unless(false, move || engine.make_view(source, &wish)).await??;
+        let is_summary = match wish.strategy {
+            Strategy::Summary => true,
+            Strategy::Auto => self.summaries.is_default,
+            Strategy::Structural | Strategy::Extractive => false,
+        };
+        let goal = wish.goal.clone();
+        let mut shortened = offload_unless(false, move || engine.shorten(source, &wish)).await??;
+        let mut unwritten = None;
+        if is_summary {
+            (shortened, unwritten) = self.summarize_keys(shortened, goal.as_deref()).await?;
+        }
+        let engine = self.clone();
+        let made = offload_unless(false, move || engine.make_view(shortened)).await??;
         let has_no_handles = self.is_read_only && made.to_keep.is_some();
         if let Some(new) = made.to_keep.filter(|_| !has_no_handles) {
             let new = NewContext { at: now, total_bytes_max: self.limits.total_bytes_max, ..new };
@@ -165,11 +179,12 @@ impl Engine {
             let (count, is) = (made.covered, if made.covered == 1 { "text is" } else { "texts are" });
             format!("{count} {is} shown without possible secrets; context_expand and a load without maxTokens return them as they are")
         });
-        let warnings = self.warnings().into_iter().chain(unkept).chain(over).chain(covered).collect();
+        let warnings = self.warnings().into_iter().chain(unkept).chain(over).chain(covered).chain(unwritten).collect();
         Ok(View { warnings, ..made.view })
     }
 
-    fn make_view(&self, mut source: Source, wish: &Wish) -> Result<Made> {
+    /// The context of a view, before anyone has looked what became of it.
+    fn shorten(&self, mut source: Source, wish: &Wish) -> Result<Shortened> {
         if source.given.is_some() {
             // It may be kept, so it must be what may be kept.
             let mut scan = self.scan();
@@ -197,6 +212,17 @@ impl Engine {
             },
             &self.counts,
         );
+        let mut classes: BTreeMap<Class, Vec<String>> =
+            Class::ALL.into_iter().map(|class| (class, Vec::new())).collect();
+        for (key, verdict) in &verdicts {
+            classes.entry(verdict.class).or_default().push((*key).to_owned());
+        }
+        let rules = verdicts.iter().map(|(key, verdict)| ((*key).to_owned(), verdict.rule.clone())).collect();
+        Ok(Shortened { source, compressed, covered, tokens_before, classes, rules, summary: None })
+    }
+
+    fn make_view(&self, shortened: Shortened) -> Result<Made> {
+        let Shortened { source, compressed, covered, tokens_before, classes, rules, summary } = shortened;
         let hash = source.given.as_ref().map(|text| Hash::of(text.get().as_bytes()));
         let holder = match (&source.checkpoint, hash) {
             (Some(id), _) => Holder::Checkpoint(id.clone()),
@@ -214,18 +240,13 @@ impl Engine {
             (Some(text), Some(hash)) if next.is_some() => Some(self.pack_given(text, hash)?),
             _ => None,
         };
-        let mut classes: BTreeMap<Class, Vec<String>> =
-            Class::ALL.into_iter().map(|class| (class, Vec::new())).collect();
-        for (key, verdict) in &verdicts {
-            classes.entry(verdict.class).or_default().push((*key).to_owned());
-        }
-        let rules = verdicts.iter().map(|(key, verdict)| ((*key).to_owned(), verdict.rule.clone())).collect();
         let report = ViewReport {
             tokens_before: tokens_before.unwrap_or(compressed.tokens_before) as u64,
             tokens_after: compressed.tokens_after as u64,
             classes,
             rules,
             survival,
+            summary,
             over_budget: compressed.tokens_after > compressed.tokens_max,
         };
         let view = View {
@@ -255,6 +276,19 @@ fn by_class(context: Map<String, Value>, rules: &Rules) -> Map<String, Value> {
     let mut members: Vec<(String, Value)> = context.into_iter().collect();
     members.sort_by_cached_key(|(key, value)| classify(key, value, rules).class);
     members.into_iter().collect()
+}
+
+/// A view whose keys were shortened.
+struct Shortened {
+    source: Source,
+    compressed: Compressed,
+    /// How many texts are not shown as they are.
+    covered: u64,
+    /// Where that is not what was counted.
+    tokens_before: Option<usize>,
+    classes: BTreeMap<Class, Vec<String>>,
+    rules: BTreeMap<String, String>,
+    summary: Option<ViewSummary>,
 }
 
 struct Made {

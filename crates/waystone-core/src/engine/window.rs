@@ -1,5 +1,7 @@
 //! Windows: assembled for a call, and looked at. How a branch is made to fit is in [`crate::window`].
 
+mod summary;
+
 use std::collections::HashSet;
 
 use serde_json::json;
@@ -44,6 +46,12 @@ pub(super) struct Prepared {
     pub(super) cached_tokens: u64,
     pub(super) changes: Vec<WindowChange>,
     percent_before: u64,
+    /// The branch, and what stood for its beginning before.
+    entries: Vec<Entry>,
+    told_before: String,
+    /// Who wrote what stands for it now, and what that cost; or why nobody did.
+    written_by: Option<(String, Option<f64>)>,
+    warnings: Vec<String>,
 }
 
 impl Engine {
@@ -106,10 +114,14 @@ impl Engine {
             called: tools_called(entries.iter().map(|entry| &entry.message)),
             percent_before: last.map_or(0, |last| last.tokens * 100 / room.budget.max(1)),
             head: entries.last().map_or(0, |entry| entry.position),
+            told_before: last.map(|last| last.manifest.cut.told.clone()).unwrap_or_default(),
             manifest,
             assembled,
             cached_tokens,
             changes,
+            written_by: None,
+            warnings: Vec::new(),
+            entries,
         })
     }
 
@@ -165,7 +177,9 @@ impl Engine {
             let config = self.store.find_turn(scope, context).await?.config;
             let tools = self.tools_of(&config).await.tools;
             let prepared = self.prepare_window(scope, context, branch, &config, &tools).await?;
-            return Ok(self.shown_window(context, &prepared));
+            let mut window = self.shown_window(context, &prepared);
+            window.warnings.extend(self.foretell_summary(&prepared));
+            return Ok(window);
         }
         let WindowRows { entries, made } = self.store.load_window(scope, context, branch).await?;
         let mut made = made.into_iter();
@@ -190,6 +204,10 @@ impl Engine {
                 cached_tokens: tokens_of(&assembled, cached),
                 manifest: last.manifest,
                 assembled,
+                entries: Vec::new(),
+                told_before: String::new(),
+                written_by: None,
+                warnings: Vec::new(),
             }
         };
         let prepared = offload_unless(false, show).await?;
@@ -254,6 +272,9 @@ impl Prepared {
             spans: self.assembled.spans.len() as u64,
             left_out: self.assembled.left_out.len() as u64,
             changes: self.changes.clone(),
+            digest_by: self.written_by.as_ref().map(|(model, _)| model.clone()),
+            digest_cost_usd: self.written_by.as_ref().and_then(|(_, cost)| *cost),
+            warnings: self.warnings.clone(),
         }
     }
 

@@ -227,13 +227,13 @@ pub fn guide(digest: &Digest, checkpoint: &Checkpoint, age: &str) -> String {
          workflow_checkpoint_load {{\"checkpointId\": \"{id}\"}} returns this as data.\n"
     );
     let room = GUIDE_BYTES.saturating_sub(head.len() + tail.len());
-    head + &tell_statements(digest, room, checkpoint.origin == Origin::Import) + &tail
+    head + &tell_statements("", digest, room, checkpoint.origin == Origin::Import) + &tail
 }
 
-/// As many statements as have room, in a fence.
-pub(crate) fn tell_statements(digest: &Digest, bytes_max: usize, is_imported: bool) -> String {
+/// As many statements as have room, in a fence, behind entries that stand there in any case.
+pub(crate) fn tell_statements(first: &str, digest: &Digest, bytes_max: usize, is_imported: bool) -> String {
     let room = bytes_max.saturating_sub(FENCE_BYTES);
-    let mut told = String::new();
+    let mut told = first.to_owned();
     for Statement { what, handle, origin, text } in statements(digest, room) {
         let statement = entry(&format!("{what}{}", place(handle)), origin.shown(is_imported), &text);
         // Not all fits; what is left out is one call away.

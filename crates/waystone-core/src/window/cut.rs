@@ -2,7 +2,7 @@
 
 use super::block::{Block, Cost, kept};
 use super::digest::{digest_of_blocks, tell};
-use super::{Reason, Room, TooSmall};
+use super::{NewDigest, Reason, Room, TooSmall};
 use crate::api::Digest;
 use crate::tokens;
 
@@ -28,11 +28,11 @@ const DIGEST_TOKENS_MAX: u64 = 2000;
 /// The least that is told of what was left out.
 const MARK_TOKENS: u64 = 64;
 
-/// The cut of the next window: the one before it, if that still fits.
-pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<Cut, TooSmall> {
+/// The cut of the next window: the one before it, if that still fits; and what its digest stands for besides, if that is told anew.
+pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<(Cut, Option<NewDigest>), TooSmall> {
     let lines = Lines::new(blocks, before, room);
     if lines.tokens(lines.digested, lines.elided, lines.told) <= room.budget {
-        return Ok(before.clone());
+        return Ok((before.clone(), None));
     }
     let (digested, elided) = lines.step().ok_or_else(|| lines.too_small())?;
     let last = |count: usize| count.checked_sub(1).map_or(0, |last| blocks[last].last());
@@ -42,7 +42,8 @@ pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<C
     let is_told = digested == lines.digested && lines.told <= told_max;
     let digest = digest_of_blocks(before.digest.clone(), &blocks[lines.digested..digested]);
     let told = if is_told { before.told.clone() } else { tell(&digest, told_max) };
-    Ok(Cut { digested_to, elided_to, digest, told })
+    let new = (!is_told).then_some(NewDigest { after: before.digested_to, tokens_max: told_max });
+    Ok((Cut { digested_to, elided_to, digest, told }, new))
 }
 
 /// How many blocks are digested, and how many are that or have lines for results. The rest is whole.

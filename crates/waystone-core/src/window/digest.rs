@@ -1,16 +1,21 @@
 //! What stands for messages that are left out: what was asked, decided and changed, with where the whole of it is.
 
+use std::fmt::Write as _;
+
 use super::Entry;
 use super::block::Block;
-use crate::api::{ContentPart, Digest, Message, MessageType, Role};
+use crate::api::{ContentPart, Digest, Message, MessageType, Origin, Role};
+use crate::compress::extract;
 use crate::handle::text_of;
 use crate::id::SegmentId;
-use crate::prose::{NOTICE, fence};
+use crate::prose::{NOTICE, entry, fence, quoted};
 use crate::tokens;
 use crate::transcript::{Said, Turn, tell_statements};
 
 /// Bytes of a token, about: where to begin with.
 const TOKEN_BYTES: u64 = 3;
+/// Of a call and of its result so much is told to who sums up.
+const RETOLD_TOKENS: usize = 300;
 
 pub(super) fn digest_of_blocks(mut digest: Digest, blocks: &[Block<'_>]) -> Digest {
     let entries = blocks.iter().flat_map(|block| block.entries);
@@ -48,19 +53,54 @@ fn turns_of(message: &Message) -> Vec<(Turn, SegmentId)> {
     said.map(|said| (turn(said), message.id.clone())).collect()
 }
 
+/// What was said, for who sums it up: of what tools returned the most telling lines.
+pub(crate) fn retell(entries: &[Entry]) -> String {
+    let mut told = String::new();
+    for (turn, _) in entries.iter().flat_map(|entry| turns_of(&entry.message)) {
+        let (who, said) = match turn.said {
+            Said::Request(text) => ("User", text),
+            Said::Reply(text) | Said::Summary(text) => ("Assistant", text),
+            Said::Call { tool, input, .. } => ("Call", format!("{tool} {}", cut(&input.to_string()))),
+            Said::Result { text, is_error, .. } => (if is_error { "Failed" } else { "Result" }, cut(&text)),
+        };
+        let _ = writeln!(told, "{who}: {said}");
+    }
+    told
+}
+
+fn cut(text: &str) -> String {
+    match tokens::count(text) > RETOLD_TOKENS {
+        true => extract(text, RETOLD_TOKENS).unwrap_or_default(),
+        false => text.to_owned(),
+    }
+}
+
 /// A digest as a model is told, in at most so many tokens; the least is that something was left out.
 pub(crate) fn tell(digest: &Digest, tokens_max: u64) -> String {
     let head = format!("[Earlier in this conversation, {} entries that are left out here. ", digest.turns);
-    tell_digest(&head, digest, tokens_max)
+    tell_digest(&head, "", digest, tokens_max)
 }
 
-/// The same after other words.
-pub(crate) fn tell_digest(head: &str, digest: &Digest, tokens_max: u64) -> String {
+/// The same with a summary of it all; `None` if there is no room for that.
+pub(crate) fn tell_summary(
+    digest: &Digest,
+    summary: &str,
+    model: &str,
+    origin: Origin,
+    tokens_max: u64,
+) -> Option<String> {
+    let head = format!("[Earlier in this conversation, {} entries that are left out here. ", digest.turns);
+    let first = entry(&format!("Summary, written by {}", quoted(model)), origin, summary);
+    Some(tell_digest(&head, &first, digest, tokens_max)).filter(|told| told.contains(&first))
+}
+
+/// The same after other words, and behind entries of other kinds.
+pub(crate) fn tell_digest(head: &str, first: &str, digest: &Digest, tokens_max: u64) -> String {
     let head = format!("{head}{NOTICE}");
     let tail = "context_search_stashed finds more of it, context_expand returns what a handle (ws:…) stands for.]";
     let mut room = usize::try_from(tokens_max * TOKEN_BYTES).unwrap_or(usize::MAX);
     while room > head.len() + tail.len() {
-        let statements = tell_statements(digest, room - head.len() - tail.len(), false);
+        let statements = tell_statements(first, digest, room - head.len() - tail.len(), false);
         if statements == fence("") {
             break;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value};
 use waystone_core::Engine;
-use waystone_core::api::{CompressContext, PrioritizeContext, Strategy, View, ViewReport, Weights};
+use waystone_core::api::{CompressContext, PrioritizeContext, Strategy, View, ViewReport, ViewSummary, Weights};
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 
@@ -30,7 +30,7 @@ pub(crate) struct ViewArguments {
     #[arg(long, value_name = "R", conflicts_with = "tokens")]
     ratio: Option<f64>,
     /// How values are made smaller
-    #[arg(long, value_parser = ["auto", "structural", "extractive"], default_value = "auto")]
+    #[arg(long, value_parser = ["auto", "structural", "extractive", "summary"], default_value = "auto")]
     strategy: String,
     /// What the view is for: what it names is kept first
     #[arg(long, value_name = "TEXT")]
@@ -67,6 +67,7 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
             let strategy = match arguments.strategy.as_str() {
                 "structural" => Strategy::Structural,
                 "extractive" => Strategy::Extractive,
+                "summary" => Strategy::Summary,
                 _ => Strategy::Auto,
             };
             let request = CompressContext {
@@ -129,11 +130,18 @@ pub(crate) fn report(report: &ViewReport) -> String {
         0 => String::new(),
         total => format!("; {} of {total} lines that matter most are in view", anchors.in_view),
     };
+    let written = report.summary.as_ref().map(|summary| {
+        let ViewSummary { model, keys, calls, prompt_tokens, completion_tokens, cost_usd } = summary;
+        let cost = cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+        let keys = keys.iter().map(|key| short(key)).collect::<Vec<_>>().join(", ");
+        format!("summaries by {model}: {keys} ({calls} calls, {prompt_tokens} + {completion_tokens} tokens{cost})\n")
+    });
     format!(
-        "{}\n{} of {} tokens{anchors}\n{}",
+        "{}\n{} of {} tokens{anchors}\n{}{}",
         table(&["KEY", "CLASS", "IN VIEW", "BY RULE"], kept.chain(shortened).chain(dropped)),
         report.tokens_after,
         report.tokens_before,
+        written.unwrap_or_default(),
         rest.unwrap_or_default(),
     )
 }

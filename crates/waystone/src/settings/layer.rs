@@ -150,12 +150,10 @@ impl Variables {
     pub(super) fn unknown(&self) -> Vec<String> {
         let known = SETTINGS.iter().map(|setting| setting.variable).chain([PASSPHRASE, NEW_PASSPHRASE]);
         let known: Vec<&str> = known.collect();
-        const LATER: &str = "WORKRAIL_CONTEXT_COMPRESSION";
-        let later = self.0.contains_key(LATER).then(|| format!("{LATER} has no effect in this version"));
         let unknown = self.0.keys().filter(|name| name.starts_with("WAYSTONE_") && !known.contains(&name.as_str()));
-        let unknown =
-            unknown.map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)));
-        unknown.chain(later).collect()
+        unknown
+            .map(|name| format!("{name} is not a variable of ours; did you mean {}?", nearest(name, &known)))
+            .collect()
     }
 
     pub(super) fn secret(&self, name: &str) -> Option<Zeroizing<String>> {

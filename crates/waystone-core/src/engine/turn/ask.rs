@@ -90,7 +90,7 @@ impl Live {
         let config = self.engine.store.find_turn(&self.scope, &self.context).await?.config;
         let tools = self.engine.tools_of(&config).await.tools;
         let branch = Some(&self.turn.branch);
-        let prepared = self.engine.prepare_window(&self.scope, &self.context, branch, &config, &tools).await?;
+        let prepared = self.engine.prepare_call(&self.scope, &self.context, branch, &config, &tools).await?;
         self.turn.config = config;
         Ok(prepared)
     }
