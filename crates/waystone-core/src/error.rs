@@ -9,7 +9,7 @@ use crate::id::{
     ToolCallId,
 };
 use crate::secret::{Finding, Findings};
-use crate::window::{Reason, TooSmall};
+use crate::window::{Reason, Room, TooSmall};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -91,14 +91,15 @@ fn blocked(findings: &Findings) -> String {
 
 const SPANS_NAMED_MAX: usize = 10;
 
-fn too_small(TooSmall { needed, budget, largest }: &TooSmall) -> String {
+fn too_small(TooSmall { needed, room, largest }: &TooSmall) -> String {
+    let Room { budget, system, tools } = room;
     let named = largest.iter().take(3).map(|(id, tokens, reason)| match reason {
         Reason::Pinned => format!("message `{id}`, pinned, {tokens} tokens"),
         _ => format!("the last request, message `{id}`, {tokens} tokens"),
     });
     let named = named.collect::<Vec<_>>().join("; ");
     format!(
-        "what must be in the window needs {needed} tokens, and there is room for {budget}: the system prompt and tools; {named}"
+        "what must be in the window needs {needed} tokens, and there is room for {budget}: the system prompt, {system} tokens; tools, {tools} tokens; {named}"
     )
 }
 
@@ -366,7 +367,7 @@ impl Error {
             Self::WindowTooSmall(_) => (
                 "WINDOW_TOO_SMALL",
                 422,
-                "unpin what is named (context_gc_unpin), say it in fewer words, or take a model that holds more",
+                "unpin what is named (context_gc_unpin), say it in fewer words, offer fewer tools, ask for a shorter answer (max_tokens), or take a model that holds more",
             ),
             Self::InvalidState { hint, .. } => ("INVALID_STATE", 400, hint),
             Self::SegmentNotFound(_) => {
@@ -423,12 +424,16 @@ impl Error {
             Self::BranchNotFound { context, name } => json!({ "context_id": context, "branch": name }),
             Self::ToolCallNotFound { context, call } => json!({ "context_id": context, "tool_call_id": call }),
             Self::MessageNotFound { context, message } => json!({ "context_id": context, "message_id": message }),
-            Self::WindowTooSmall(TooSmall { needed, budget, largest }) => {
+            Self::WindowTooSmall(TooSmall { needed, room, largest }) => {
+                let Room { budget, system, tools } = room;
                 let spans = largest.iter().take(SPANS_NAMED_MAX);
                 let spans = spans.map(
                     |(id, tokens, reason)| json!({ "message_id": id, "tokens": tokens, "reason": reason.as_str() }),
                 );
-                json!({ "needed": needed, "budget": budget, "spans": spans.collect::<Vec<_>>() })
+                json!({
+                    "needed": needed, "budget": budget, "system_tokens": system, "tools_tokens": tools,
+                    "spans": spans.collect::<Vec<_>>(),
+                })
             }
             Self::InvalidState { context, state, .. } => json!({ "context_id": context, "current_state": state }),
             Self::SegmentNotFound(ids) => json!({ "segment_ids": ids }),

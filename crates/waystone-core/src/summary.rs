@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::api::Origin;
 use crate::compress::{extract, request_of};
 use crate::prose::{NOTICE, entry, fence};
-use crate::survive::anchor_lines;
+use crate::survive::{anchor_lines, lines_of};
 use crate::tokens;
 
 /// Words that a token makes, about, in percent.
@@ -129,7 +129,7 @@ pub(crate) fn put_in(value: &Value, summary: &str, tokens_max: usize) -> Option<
 
 /// Lines that must not be lost, as many as have room, the newest first to be taken.
 fn anchors_within(value: &Value, request: Option<&Value>, tokens_max: usize) -> String {
-    let said = request.map(anchor_lines).unwrap_or_default();
+    let said = request.map(lines_of).unwrap_or_default();
     let lines: Vec<String> = anchor_lines(value).into_iter().filter(|line| !said.contains(line)).collect();
     let mut left = tokens_max.saturating_sub(tokens::count(ANCHORS) + 4);
     let mut taken = vec![false; lines.len()];

@@ -227,7 +227,8 @@ fn each_line(value: &Value, see: &mut impl FnMut(&str)) {
     }
 }
 
-fn lines_of(value: &Value) -> HashSet<String> {
+/// All lines of all texts.
+pub(crate) fn lines_of(value: &Value) -> HashSet<String> {
     let mut lines = HashSet::new();
     each_line(value, &mut |line| {
         lines.insert(line.trim().to_owned());

@@ -217,7 +217,7 @@ impl Assembled {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooSmall {
     pub needed: u64,
-    pub budget: u64,
+    pub room: Room,
     /// What is pinned, and the last request, the largest first.
     pub largest: Vec<(SegmentId, u64, Reason)>,
 }

@@ -93,6 +93,11 @@ impl Harness {
         }
     }
 
+    /// What the engine keeps everything in.
+    pub fn store(&self) -> &FaultyStore {
+        &self.store
+    }
+
     /// Another engine on the same directory, as another process would have.
     pub fn second(&self) -> Engine {
         self.at(self.directory.path())

@@ -133,7 +133,7 @@ pub struct UsageWarning {
     pub context_id: SessionId,
     /// Of what may be filled.
     pub percent: u64,
-    /// `warning` from 60 on, `high` from 80 on, `urgent` from 90 on.
+    /// `medium` from 60 on, `high` from 80 on, `urgent` from 90 on.
     pub level: &'static str,
     pub message: String,
 }

@@ -10,7 +10,7 @@ use crate::api::{
 use crate::error::{Error, Result};
 use crate::id::{BranchName, SessionId};
 use crate::offload::offload_unless;
-use crate::store::{Fork, MessageFacts, NewBranch, Scope, StepBranch, Stepped, Turn};
+use crate::store::{Fork, MessageFacts, NewBranch, Scope, StepBranch, Stepped, Turn, WindowPart};
 use crate::tokens;
 use crate::window::{Entry, digest_of, tell_digest};
 
@@ -65,8 +65,8 @@ impl Engine {
         a: &BranchName,
         b: &BranchName,
     ) -> Result<BranchDiff> {
-        let first = self.store.load_window(scope, id, Some(a)).await?.entries;
-        let second = self.store.load_window(scope, id, Some(b)).await?.entries;
+        let first = self.store.load_window(scope, id, Some(a), WindowPart::Whole).await?.entries;
+        let second = self.store.load_window(scope, id, Some(b), WindowPart::Whole).await?.entries;
         let common = common(&first, &second);
         Ok(BranchDiff {
             common_message_id: common.checked_sub(1).map(|last| first[last].message.id.clone()),
@@ -110,8 +110,8 @@ impl Engine {
         name: &BranchName,
         from: &BranchName,
     ) -> Result<(MergedBranch, Origin)> {
-        let into = self.store.load_window(scope, id, Some(name)).await?.entries;
-        let other = self.store.load_window(scope, id, Some(from)).await?.entries;
+        let into = self.store.load_window(scope, id, Some(name), WindowPart::Whole).await?.entries;
+        let other = self.store.load_window(scope, id, Some(from), WindowPart::Whole).await?.entries;
         let own: Vec<Entry> = other[common(&into, &other)..].to_vec();
         if own.is_empty() {
             return Err(Error::InvalidInput(format!("branch `{from}` has no message that `{name}` has not")));

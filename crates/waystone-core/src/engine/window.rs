@@ -10,18 +10,18 @@ use super::Engine;
 use super::turn::own::own_tools;
 use super::turn::prompt::{Called, system_prompt, tools_called};
 use crate::api::{
-    ChatConfig, FindWindow, LeftOutMessage, ModelInfo, Tool, UsageWarning, Window, WindowAssembled, WindowChange,
+    ChatConfig, FindWindow, LeftOutMessage, ModelInfo, Role, Tool, UsageWarning, Window, WindowAssembled, WindowChange,
     WindowSpan,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
-use crate::id::{BranchName, SegmentId, SessionId};
+use crate::id::{BranchName, SessionId};
 use crate::model::{Said, Usage};
 use crate::offload::offload_unless;
-use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
+use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowPart, WindowRows};
 use crate::tokens::has_vocabulary;
-use crate::window::{Assembled, Cut, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
+use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
 
 /// So much of a model's window is kept for its answer, if the conversation does not say how long that may be.
 const ANSWER_TOKENS: u64 = 4096;
@@ -32,7 +32,7 @@ const ESTIMATE_MARGIN_PERCENT: u64 = 10;
 /// Providers take no more.
 const TOOLS_MAX: usize = 128;
 /// From so many percent on someone is warned.
-const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "warning")];
+const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "medium")];
 
 /// A window that a model is to be told.
 pub(super) struct Prepared {
@@ -46,8 +46,9 @@ pub(super) struct Prepared {
     pub(super) cached_tokens: u64,
     pub(super) changes: Vec<WindowChange>,
     percent_before: u64,
-    /// The branch, and what stood for its beginning before.
+    /// The branch as far as it was loaded, how many messages were not, and what stood for its beginning before.
     entries: Vec<Entry>,
+    passed_over: u64,
     told_before: String,
     /// Who wrote what stands for it now, and what that cost; or why nobody did.
     written_by: Option<(String, Option<f64>)>,
@@ -63,20 +64,29 @@ impl Engine {
         branch: Option<&BranchName>,
         config: &ChatConfig,
         tools: &[Tool],
+        part: WindowPart,
     ) -> Result<Prepared> {
-        let rows = self.store.load_window(scope, context, branch).await?;
+        let mut rows = self.store.load_window(scope, context, branch, part).await?;
+        let limit = self.chat.model.describe(&config.model_id).limit;
+        if rows.passed_over > 0 && rows.made.first().is_none_or(|last| last.manifest.limit != limit) {
+            // It is cut from the beginning.
+            rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+        }
         let (engine, config, tools) = (self.clone(), config.clone(), tools.to_vec());
         offload_unless(false, move || engine.assemble(rows, &config, tools).map_err(Error::WindowTooSmall)).await?
     }
 
     fn assemble(&self, rows: WindowRows, config: &ChatConfig, tools: Vec<Tool>) -> Result<Prepared, TooSmall> {
-        let WindowRows { entries, made } = rows;
+        let WindowRows { entries, passed_over, pinned, stashed, made } = rows;
         let last = made.first();
         let system = self.system_prompt(config);
         // Whoever cannot see something can look for it.
         let own: Vec<Tool> = own_tools(&tools).collect();
         let with_own: Vec<Tool> = tools.iter().take(TOOLS_MAX - own.len()).cloned().chain(own).collect();
-        let had_own = last.is_some_and(|last| last.manifest.cut != Cut::default() || !last.manifest.stashed.is_empty());
+        let had_own = last.is_some_and(|last| last.manifest.has_own_tools);
+        // What another branch came to has handles too.
+        let is_merged = |entry: &Entry| entry.message.role == Role::System && !entry.is_stashed;
+        let has_more = passed_over > 0 || entries.iter().any(is_merged);
         let offer = |has_own: bool| if has_own { &with_own } else { &tools };
         let fit = |has_own: bool| {
             let (limit, room) = self.room(config, &system, offer(has_own));
@@ -85,12 +95,16 @@ impl Engine {
             let assembled = assemble(&entries, &before.unwrap_or_default(), room, self.secrets.shown())?;
             Ok((limit, room, assembled))
         };
-        let (mut has_own, mut fitted) = (had_own, fit(had_own)?);
-        if fitted.2.left_out.is_empty() == has_own {
-            // Where there is no room even for these it goes without.
-            if let Ok(otherwise) = fit(!has_own) {
-                (has_own, fitted) = (!has_own, otherwise);
-            }
+        // Where there is no room even for these it goes without.
+        let (mut has_own, mut fitted) = match fit(had_own) {
+            Err(_) if had_own => (false, fit(false)?),
+            fitted => (had_own, fitted?),
+        };
+        let is_wanted = has_more || !fitted.2.left_out.is_empty();
+        if is_wanted != had_own
+            && let Ok(otherwise) = fit(is_wanted)
+        {
+            (has_own, fitted) = (is_wanted, otherwise);
         }
         let (limit, room, assembled) = fitted;
         let manifest = Manifest {
@@ -98,8 +112,9 @@ impl Engine {
             limit,
             room,
             cut: assembled.cut.clone(),
-            pinned: marked(&entries, |entry| entry.is_pinned),
-            stashed: marked(&entries, |entry| entry.is_stashed),
+            pinned,
+            stashed,
+            has_own_tools: has_own,
             system,
         };
         let changes = changes(last.map(|last| &last.manifest), &manifest);
@@ -122,6 +137,7 @@ impl Engine {
             written_by: None,
             warnings: Vec::new(),
             entries,
+            passed_over,
         })
     }
 
@@ -143,9 +159,9 @@ impl Engine {
         let count = |text: &str| self.counts.spread(text, &[text.len()]).iter().sum::<usize>() as u64;
         let tools = if tools.is_empty() { 0 } else { count(&json!(tools).to_string()) };
         // In large steps, so that windows do not change with every answer.
-        let ratio = (self.calibration.ratio(&name) * 10.0).ceil() / 10.0;
+        let ratio = ((self.calibration.ratio(&name) * 10.0).ceil() / 10.0).max(1.0);
         let budget = ((limit - answer) * (100 - margin) / 100) as f64 / ratio;
-        (limit, Room { budget: (budget as u64).min(limit), system: count(system), tools })
+        (limit, Room { budget: budget as u64, system: count(system), tools })
     }
 
     /// Whether a model's own tokenizer is not the one that we count with.
@@ -176,12 +192,13 @@ impl Engine {
         if request.next {
             let config = self.store.find_turn(scope, context).await?.config;
             let tools = self.tools_of(&config).await.tools;
-            let prepared = self.prepare_window(scope, context, branch, &config, &tools).await?;
+            let prepared = self.prepare_window(scope, context, branch, &config, &tools, WindowPart::Whole).await?;
             let mut window = self.shown_window(context, &prepared);
             window.warnings.extend(self.foretell_summary(&prepared));
             return Ok(window);
         }
-        let WindowRows { entries, made } = self.store.load_window(scope, context, branch).await?;
+        let WindowRows { entries, made, .. } =
+            self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
         let mut made = made.into_iter();
         let none = || {
             Error::NotFound(format!(
@@ -205,6 +222,7 @@ impl Engine {
                 manifest: last.manifest,
                 assembled,
                 entries: Vec::new(),
+                passed_over: 0,
                 told_before: String::new(),
                 written_by: None,
                 warnings: Vec::new(),
@@ -270,7 +288,7 @@ impl Prepared {
             limit: self.manifest.limit,
             cached_tokens: self.cached_tokens,
             spans: self.assembled.spans.len() as u64,
-            left_out: self.assembled.left_out.len() as u64,
+            left_out: self.passed_over + self.assembled.left_out.len() as u64,
             changes: self.changes.clone(),
             digest_by: self.written_by.as_ref().map(|(model, _)| model.clone()),
             digest_cost_usd: self.written_by.as_ref().and_then(|(_, cost)| *cost),
@@ -290,14 +308,13 @@ impl Prepared {
     }
 }
 
-fn marked(entries: &[Entry], is_marked: impl Fn(&Entry) -> bool) -> Vec<SegmentId> {
-    entries.iter().filter(|entry| is_marked(entry)).map(|entry| entry.message.id.clone()).collect()
-}
-
 /// Whether what the user had asked last when a window was made is in windows for other reasons than that.
 fn is_still_in(entries: &[Entry], made: &MadeWindow) -> bool {
     let told = entries.iter().take_while(|entry| entry.position <= made.head);
-    told.filter(|entry| entry.is_request()).last().is_some_and(|last| last.position > made.manifest.cut.digested_to)
+    told.filter(|entry| entry.is_request()).last().is_some_and(|last| {
+        let is_kept = last.is_pinned || !last.is_stashed;
+        is_kept && last.position > made.manifest.cut.digested_to
+    })
 }
 
 fn tokens_of(assembled: &Assembled, spans: usize) -> u64 {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Idempotency, NewCheckpoint, NewWindow, OpenCall, Scope, ToolChange, WindowRows};
+use super::{Idempotency, NewCheckpoint, NewWindow, OpenCall, Scope, ToolChange, WindowPart, WindowRows};
 use crate::api::{
     Branch, BranchList, ChatConfig, ContentPart, Context, ContextPage, ContextState, ListContexts, Message,
     MessageContent, MessageType, Origin, Prices, Resync, Role, SwitchedBranch, ToolCall, TurnError,
@@ -290,7 +290,13 @@ pub trait ConversationStore: Send + Sync {
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped>;
 
     /// What the window of a branch, or of the active one, is assembled from.
-    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows>;
+    async fn load_window(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        branch: Option<&BranchName>,
+        part: WindowPart,
+    ) -> Result<WindowRows>;
 
     /// The calls of a conversation that have no result yet, in the order in which they were made.
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>>;

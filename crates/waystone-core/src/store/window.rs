@@ -4,11 +4,25 @@ use crate::clock::Timestamp;
 use crate::id::SegmentId;
 use crate::window::{Cut, Entry, Room};
 
+/// Which messages of a branch are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowPart {
+    Whole,
+    /// Those that a window with the last one's cut, or a deeper one, can have: all behind the cut, the turn under way, and from before the cut
+    /// what is pinned, with the calls and results it belongs to, and the last request.
+    AfterCut,
+}
+
 /// What a window is assembled from.
 #[derive(Debug, Clone, Default)]
 pub struct WindowRows {
-    /// The messages of the branch, oldest first.
+    /// Messages of the branch, oldest first.
     pub entries: Vec<Entry>,
+    /// How many there are besides.
+    pub passed_over: u64,
+    /// What is pinned on the branch, and what was put aside.
+    pub pinned: Vec<SegmentId>,
+    pub stashed: Vec<SegmentId>,
     /// The windows that were made last of it, newest first; at most two. Of a branch without one, those of the branch it was forked from,
     /// as far as they are of what both have.
     pub made: Vec<MadeWindow>,
@@ -36,6 +50,8 @@ pub struct Manifest {
     /// What was pinned, and what was put aside.
     pub pinned: Vec<SegmentId>,
     pub stashed: Vec<SegmentId>,
+    /// Whether the model was offered our own tools too.
+    pub has_own_tools: bool,
 }
 
 /// A window that a model is about to be told.

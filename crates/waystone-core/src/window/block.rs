@@ -1,6 +1,6 @@
 //! Messages that are in a window together, or not at all.
 
-use super::{Entry, Room};
+use super::Entry;
 use crate::api::ContentPart;
 use crate::tokens;
 
@@ -97,25 +97,27 @@ impl Block<'_> {
         missing.map(|(id, name)| missing_tokens(id, name)).sum()
     }
 
-    pub(super) fn cost(&self, room: Room) -> Cost {
+    /// `result_max` is how much of a result is shown as it is.
+    pub(super) fn cost(&self, result_max: u64) -> Cost {
         if self.is_stashed() {
             return Cost { whole: 0, lined: 0, floor: 0 };
         }
         let around = self.missing() + self.entries.iter().map(frame_tokens).sum::<u64>();
-        let sum = |is_lined| around + self.entries.iter().map(|entry| words_of(entry, is_lined, room)).sum::<u64>();
+        let sum =
+            |is_lined| around + self.entries.iter().map(|entry| words_of(entry, is_lined, result_max)).sum::<u64>();
         let lined = sum(true);
         Cost { whole: sum(false), lined, floor: if self.must_be_in() { lined } else { 0 } }
     }
 }
 
 /// What an entry says, in tokens, at most.
-fn words_of(entry: &Entry, is_lined: bool, room: Room) -> u64 {
+fn words_of(entry: &Entry, is_lined: bool, result_max: u64) -> u64 {
     match form_of(entry, is_lined) {
         Form::Line => LINE_TOKENS,
         Form::CutCalls => cut_tokens(entry),
         Form::Whole if !entry.is_result() => entry.tokens,
         Form::Whole if entry.is_pinned => entry.tokens.max(NOTHING_TOKENS) + edited_tokens(entry),
-        Form::Whole => entry.tokens.clamp(NOTHING_TOKENS, room.result_max()) + edited_tokens(entry),
+        Form::Whole => entry.tokens.clamp(NOTHING_TOKENS, result_max) + edited_tokens(entry),
     }
 }
 

@@ -13,6 +13,9 @@ pub struct Cut {
     pub digested_to: u64,
     /// Up to this position results are a line each, and long arguments are cut.
     pub elided_to: u64,
+    /// Of a longer result only the most telling lines are shown; 0 before anything was cut or shown. It changes only with a step, though what
+    /// there is room for may change at any time.
+    pub result_max: u64,
     /// What stands for what was digested, all of it and as the model is told.
     pub digest: Digest,
     pub told: String,
@@ -30,9 +33,14 @@ const MARK_TOKENS: u64 = 64;
 
 /// The cut of the next window: the one before it, if that still fits; and what its digest stands for besides, if that is told anew.
 pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<(Cut, Option<NewDigest>), TooSmall> {
-    let lines = Lines::new(blocks, before, room);
+    let result_max = if before.result_max > 0 { before.result_max } else { room.result_max() };
+    let mut lines = Lines::new(blocks, before, room, result_max);
     if lines.tokens(lines.digested, lines.elided, lines.told) <= room.budget {
-        return Ok((before.clone(), None));
+        return Ok((Cut { result_max, ..before.clone() }, None));
+    }
+    let result_max = room.result_max();
+    if before.result_max != result_max {
+        lines = Lines::new(blocks, before, room, result_max);
     }
     let (digested, elided) = lines.step().ok_or_else(|| lines.too_small())?;
     let last = |count: usize| count.checked_sub(1).map_or(0, |last| blocks[last].last());
@@ -43,7 +51,7 @@ pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<(
     let digest = digest_of_blocks(before.digest.clone(), &blocks[lines.digested..digested]);
     let told = if is_told { before.told.clone() } else { tell(&digest, told_max) };
     let new = (!is_told).then_some(NewDigest { after: before.digested_to, tokens_max: told_max });
-    Ok((Cut { digested_to, elided_to, digest, told }, new))
+    Ok((Cut { digested_to, elided_to, result_max, digest, told }, new))
 }
 
 /// How many blocks are digested, and how many are that or have lines for results. The rest is whole.
@@ -66,8 +74,8 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(blocks: &'a [Block<'a>], before: &Cut, room: Room) -> Self {
-        let costs: Vec<Cost> = blocks.iter().map(|block| block.cost(room)).collect();
+    fn new(blocks: &'a [Block<'a>], before: &Cut, room: Room, result_max: u64) -> Self {
+        let costs: Vec<Cost> = blocks.iter().map(|block| block.cost(result_max)).collect();
         let digested = blocks.partition_point(|block| block.first() <= before.digested_to);
         let kept = kept(blocks, before.digested_to).map_or(0, |at| costs[at].lined - costs[at].floor);
         Self {
@@ -152,7 +160,7 @@ impl<'a> Lines<'a> {
         });
         let mut largest: Vec<_> = must.map(|(entry, why)| (entry.message.id.clone(), entry.tokens, why)).collect();
         largest.sort_by_key(|(_, tokens, _)| std::cmp::Reverse(*tokens));
-        TooSmall { needed: self.least() + MARK_TOKENS, budget: self.room.budget, largest }
+        TooSmall { needed: self.least() + MARK_TOKENS, room: self.room, largest }
     }
 }
 

@@ -25,7 +25,6 @@ const OPENING: &str = "[What was said before this is left out.]";
 
 pub(super) struct Renderer<'a> {
     cut: &'a Cut,
-    room: Room,
     cover: Option<Cover<'a>>,
     spans: Vec<Span>,
     left_out: Vec<LeftOut>,
@@ -33,7 +32,7 @@ pub(super) struct Renderer<'a> {
 
 impl<'a> Renderer<'a> {
     pub(super) fn new(cut: &'a Cut, room: Room, cover: Option<Cover<'a>>) -> Self {
-        let mut new = Self { cut, room, cover, spans: Vec::new(), left_out: Vec::new() };
+        let mut new = Self { cut, cover, spans: Vec::new(), left_out: Vec::new() };
         for (kind, tokens) in [(Kind::SystemPrompt, room.system), (Kind::Tools, room.tools)] {
             let (class, reason) = (Class::Critical, Reason::Always);
             if tokens > 0 {
@@ -171,7 +170,7 @@ impl<'a> Renderer<'a> {
     /// The text of a result, and its span without what is said.
     fn result(&mut self, block: &Block<'_>, entry: &Entry, is_lined: bool) -> (String, Span) {
         let text = entry.message.text();
-        let most = self.room.result_max();
+        let most = self.cut.result_max;
         let (mut text, mut words, mut reason) = match form_of(entry, is_lined) {
             Form::Line => {
                 let line = line(entry);

@@ -6,6 +6,7 @@ mod secret;
 mod stream;
 mod tool_call;
 mod turn;
+mod window;
 
 use std::sync::Arc;
 

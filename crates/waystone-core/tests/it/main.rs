@@ -24,5 +24,6 @@ mod secret;
 mod segment;
 mod session;
 mod stats;
+mod summary;
 mod view;
 mod window;

@@ -105,7 +105,7 @@ fn a_small_conversation_is_sent_as_it_is() {
     branch.calls(&["a"], &json!({ "path": "src" }));
     branch.result("a", "main.rs");
     let window = branch.assemble(&Cut::default(), 1000).unwrap();
-    assert_eq!(window.cut, Cut::default());
+    assert_eq!(window.cut, Cut { result_max: 250, ..Cut::default() });
     assert_eq!(window.left_out, []);
     let said = |role, text: &str| Said::Text { role, text: text.to_owned() };
     assert_eq!(window.said()[0], said(Role::User, "Which file is it?"));
@@ -244,7 +244,7 @@ fn what_must_be_in_and_does_not_fit_is_named_the_largest_first() {
     branch.user(&lines(1, 20)).is_pinned = true;
     branch.answer("Noted.");
     branch.user(&lines(2, 40));
-    let TooSmall { needed, budget, largest } = branch.assemble(&Cut::default(), 500).unwrap_err();
+    let TooSmall { needed, room: Room { budget, .. }, largest } = branch.assemble(&Cut::default(), 500).unwrap_err();
     assert!(needed > budget && budget == 500);
     let id = |at: usize| branch.0[at].message.id.clone();
     let tokens = |at: usize| branch.0[at].tokens;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{
-    ContentPart, Message, MessageContent, MessageMetadata, MessageTokens, MessageType, Role, SegmentType, Tier,
+    ContentPart, Message, MessageContent, MessageMetadata, MessageTokens, MessageType, Role, SegmentType,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
@@ -13,7 +13,6 @@ use waystone_core::meaning::Piece;
 use waystone_core::store::{
     MessageFacts, Messages, NewConversation, NewMessage, NewSegment, NewSegments, Scope, WhichMessages,
 };
-use waystone_core::window::Entry;
 
 use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow};
@@ -128,7 +127,7 @@ fn read_facts(text: &str) -> DbResult<(MessageFacts, i64)> {
 }
 
 /// What [`read`] reads, from [`FROM`].
-fn columns() -> String {
+pub(crate) fn columns() -> String {
     format!(
         "s.id, m.role, m.type, {SEGMENT_TEXT}, unsealed(m.facts, 'facts', s.id, 'session:' || c.id, c.wrapped_key), s.created_at_ms,
          (SELECT unsealed(b.name, 'branch', 'session:' || c.id, 'session:' || c.id, c.wrapped_key) FROM branch AS b WHERE b.key = m.branch),
@@ -137,10 +136,11 @@ fn columns() -> String {
     )
 }
 
-const FROM: &str = "FROM message AS m JOIN segment AS s ON s.key = m.segment JOIN session AS c ON c.key = m.session
+pub(crate) const FROM: &str =
+    "FROM message AS m JOIN segment AS s ON s.key = m.segment JOIN session AS c ON c.key = m.session
     JOIN segment_text AS x ON x.segment = m.segment";
 
-fn read(row: &Row<'_>) -> DbResult<Message> {
+pub(crate) fn read(row: &Row<'_>) -> DbResult<Message> {
     let wrong = |error: String| unreadable("a message", error);
     let (role, kind): (String, String) = (row.get(1)?, row.get(2)?);
     let (facts, _) = read_facts(&row.get::<_, String>(4)?)?;
@@ -183,26 +183,6 @@ fn read_all(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql
         messages.push(read(row)?);
     }
     Ok(messages)
-}
-
-/// The messages of a branch as a window sees them, oldest first.
-pub(crate) fn list_entries(db: &Connection, spans: &[Span]) -> DbResult<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for span in spans {
-        let condition = "m.branch = ?1 AND m.position BETWEEN ?2 AND ?3 ORDER BY m.position";
-        let mut statement = db.prepare_cached(&format!("SELECT {} {FROM} WHERE {condition}", columns()))?;
-        let mut rows = statement.query(params![span.branch, span.first, span.last])?;
-        while let Some(row) = rows.next()? {
-            entries.push(Entry {
-                message: read(row)?,
-                position: row.get(11)?,
-                tokens: row.get(12)?,
-                is_pinned: row.get(13)?,
-                is_stashed: row.get_ref(14)?.as_str().is_ok_and(|tier| tier != Tier::Working.as_str()),
-            });
-        }
-    }
-    Ok(entries)
 }
 
 /// Every message of a conversation, oldest first.
@@ -259,7 +239,7 @@ fn list_span(db: &Connection, branch: BranchRow, from: u64, to: u64) -> DbResult
 /// Messages that follow each other on one branch.
 pub(crate) struct Span {
     pub(crate) branch: i64,
-    first: u64,
+    pub(crate) first: u64,
     pub(crate) last: u64,
 }
 

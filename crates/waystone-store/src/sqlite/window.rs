@@ -1,11 +1,13 @@
-//! Windows as rows: what models were told, call by call.
+//! Windows as rows: what models were told, call by call. Which messages the next one is assembled from is in [`entry`].
+
+mod entry;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use waystone_core::api::Digest;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId};
-use waystone_core::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
+use waystone_core::store::{MadeWindow, Manifest, NewWindow, Scope, WindowPart, WindowRows};
 use waystone_core::window::{Cut, Room};
 
 use super::branch;
@@ -14,13 +16,14 @@ use super::error::{DbResult, unreadable};
 use super::message::{self, Span};
 
 /// So many of the windows that were made last are looked at: one, and the one before it.
-const MADE_MAX: u32 = 2;
+const MADE_MAX: usize = 2;
 
 pub(crate) fn load(
     db: &Connection,
     scope: &Scope,
     id: &SessionId,
     branch: Option<&BranchName>,
+    part: WindowPart,
 ) -> DbResult<WindowRows> {
     let row = conversation::find_row(db, scope, id)?;
     let branch = match branch {
@@ -28,19 +31,24 @@ pub(crate) fn load(
         None => branch::find_by_key(db, row.active_branch)?,
     };
     let spans = message::spans(db, branch)?;
-    Ok(WindowRows { made: list(db, row.session, &spans)?, entries: message::list_entries(db, &spans)? })
+    let made = list(db, row.session, &spans)?;
+    let digested_to = match part {
+        WindowPart::Whole => 0,
+        WindowPart::AfterCut => made.first().map_or(0, |last| last.manifest.cut.digested_to),
+    };
+    entry::load(db, row.session, &spans, digested_to, made)
 }
 
-/// The windows that were made last of the newest branch that has some.
+/// The windows that were made last on the way to the end of a branch, newest first.
 fn list(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<MadeWindow>> {
+    let mut made = Vec::new();
     for span in spans.iter().rev() {
         let mut statement = db.prepare_cached(
             "SELECT w.head, w.tokens, w.made_at_ms, unsealed(m.manifest, 'window', m.id, 'session:' || c.id, c.wrapped_key)
              FROM window AS w JOIN window AS m ON m.key = coalesce(w.same_as, w.key) JOIN session AS c ON c.key = w.session
              WHERE w.session = ?1 AND w.branch = ?2 AND w.head <= ?3 ORDER BY w.key DESC LIMIT ?4",
         )?;
-        let mut rows = statement.query(params![session, span.branch, span.last, MADE_MAX])?;
-        let mut made = Vec::new();
+        let mut rows = statement.query(params![session, span.branch, span.last, MADE_MAX - made.len()])?;
         while let Some(row) = rows.next()? {
             made.push(MadeWindow {
                 head: row.get(0)?,
@@ -49,11 +57,11 @@ fn list(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<MadeWindo
                 manifest: read(&row.get::<_, String>(3)?)?,
             });
         }
-        if !made.is_empty() {
-            return Ok(made);
+        if made.len() >= MADE_MAX {
+            break;
         }
     }
-    Ok(Vec::new())
+    Ok(made)
 }
 
 pub(crate) fn add(db: &Connection, row: &ConversationRow, branch: i64, new: &NewWindow, at: Timestamp) -> DbResult<()> {
@@ -79,11 +87,11 @@ pub(crate) fn add(db: &Connection, row: &ConversationRow, branch: i64, new: &New
 }
 
 fn write(manifest: &Manifest) -> Value {
-    let Manifest { model, limit, room, system, cut, pinned, stashed } = manifest;
+    let Manifest { model, limit, room, system, cut, pinned, stashed, has_own_tools } = manifest;
     json!({
         "model": model, "limit": limit, "budget": room.budget, "system_tokens": room.system, "tools_tokens": room.tools,
         "system": system, "digested_to": cut.digested_to, "elided_to": cut.elided_to, "digest": cut.digest, "told": cut.told,
-        "pinned": pinned, "stashed": stashed,
+        "result_max": cut.result_max, "pinned": pinned, "stashed": stashed, "own_tools": has_own_tools,
     })
 }
 
@@ -102,7 +110,14 @@ fn read(text: &str) -> DbResult<Manifest> {
         limit: number("limit"),
         room: Room { budget: number("budget"), system: number("system_tokens"), tools: number("tools_tokens") },
         system: text("system"),
-        cut: Cut { digested_to: number("digested_to"), elided_to: number("elided_to"), digest, told: text("told") },
+        cut: Cut {
+            digested_to: number("digested_to"),
+            elided_to: number("elided_to"),
+            result_max: number("result_max"),
+            digest,
+            told: text("told"),
+        },
+        has_own_tools: manifest["own_tools"].as_bool().unwrap_or_default(),
         pinned: ids("pinned")?,
         stashed: ids("stashed")?,
     })

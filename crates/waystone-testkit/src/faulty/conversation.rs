@@ -10,7 +10,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
     ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
-    TurnEvent, WhichMessages, WindowRows,
+    TurnEvent, WhichMessages, WindowPart, WindowRows,
 };
 
 use waystone_core::tools::ToolOutput;
@@ -125,9 +125,15 @@ impl ConversationStore for FaultyStore {
         Ok(done)
     }
 
-    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows> {
+    async fn load_window(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        branch: Option<&BranchName>,
+        part: WindowPart,
+    ) -> Result<WindowRows> {
         self.step()?;
-        self.inner.load_window(scope, id, branch).await
+        self.inner.load_window(scope, id, branch, part).await
     }
 
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {

@@ -15,7 +15,7 @@ use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::id::{BranchName, CheckpointId, ProjectId, SegmentId, SessionId};
 use crate::pack::pack;
-use crate::store::{Added, NewCheckpoint, Scope, WhichMessages};
+use crate::store::{Added, NewCheckpoint, Scope, WhichMessages, WindowPart};
 
 /// The key under which a reference is kept.
 const CONVERSATION: &str = "conversation";
@@ -99,7 +99,7 @@ impl Engine {
             Some(name) => name.clone(),
             None => found.active_branch_name.parse().map_err(Error::broken)?,
         };
-        let rows = self.store.load_window(scope, context, Some(&branch)).await?;
+        let rows = self.store.load_window(scope, context, Some(&branch), WindowPart::Whole).await?;
         let Some(newest) = rows.entries.last().map(|entry| &entry.message) else {
             let why = "nothing was said on this branch yet, so there is nothing to keep";
             return Err(Error::InvalidInput(why.to_owned()));

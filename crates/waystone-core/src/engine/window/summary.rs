@@ -8,7 +8,7 @@ use crate::engine::summary::{Spent, TIME_MAX, Text};
 use crate::error::Result;
 use crate::id::{BranchName, SessionId};
 use crate::offload::offload_unless;
-use crate::store::Scope;
+use crate::store::{Scope, WindowPart};
 use crate::window::{Assembled, Cut, Entry, assemble_again, retell, tell_summary};
 
 /// Of what stands for what was left out so much is the summary; the rest is what was asked and decided, word for word.
@@ -25,7 +25,7 @@ impl Engine {
         config: &ChatConfig,
         tools: &[Tool],
     ) -> Result<Prepared> {
-        let prepared = self.prepare_window(scope, context, branch, config, tools).await?;
+        let prepared = self.prepare_window(scope, context, branch, config, tools, WindowPart::AfterCut).await?;
         match self.summary_tokens(&prepared) {
             Some(tokens_max) => self.summarize_digest(prepared, tokens_max).await,
             None => Ok(prepared),
@@ -80,6 +80,8 @@ impl Engine {
         let (cut, new) = (&prepared.assembled.cut, prepared.assembled.new_digest.unwrap_or_default());
         let digested = prepared.entries.iter().filter(|entry| entry.position <= cut.digested_to);
         let origin = digested.clone().map(|entry| entry.message.metadata.origin).max().unwrap_or(Origin::Agent);
+        // What was digested before is not looked at again: tools may have said it.
+        let origin = if new.after > 0 { origin.max(Origin::Tool) } else { origin };
         let more: Vec<Entry> = digested.filter(|entry| entry.position > new.after).cloned().collect();
         // What was summed up before is summed up once more.
         let before = if new.after > 0 { prepared.told_before.clone() } else { String::new() };

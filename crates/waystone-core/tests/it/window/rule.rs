@@ -233,7 +233,7 @@ fn keeps(entries: &[Entry], at: usize) -> bool {
 pub(super) fn check_too_small(entries: &[Entry], error: &TooSmall, room: Room, counter: &mut Counter) -> Checked {
     let most = most_needed(entries, room, counter);
     check!(most > room.budget, "{most} tokens would do, the budget is {}", room.budget);
-    check!(error.budget == room.budget && error.needed > room.budget, "{error:?}");
+    check!(error.room == room && error.needed > room.budget, "{error:?}");
     let last = last_request(entries);
     let must = entries.iter().enumerate().filter(|(at, entry)| entry.is_pinned || last == Some(*at));
     let mut must: Vec<&str> = must.map(|(_, entry)| entry.message.id.as_str()).collect();

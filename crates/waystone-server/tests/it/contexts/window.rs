@@ -237,7 +237,7 @@ async fn a_window_that_fills_up_is_told_of() {
     talk.ask(&context, &"a few words ".repeat(500)).await;
     let told = told_in_turn(&talk, &context, &"and more words ".repeat(400)).await;
     let warning = told.iter().find(|(_, kind, _)| kind == "UsageWarning").unwrap();
-    assert!(["warning", "high", "urgent"].contains(&warning.2["level"].as_str().unwrap()), "{warning:?}");
+    assert!(["medium", "high", "urgent"].contains(&warning.2["level"].as_str().unwrap()), "{warning:?}");
     assert!(warning.2["percent"].as_u64().unwrap() >= 60, "{warning:?}");
 }
 

@@ -12,7 +12,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
 use waystone_core::store::{
     ConversationStore, Idempotency, Messages, NewBranch, NewConversation, OpenCall, Scope, Step, Stepped, Turn,
-    TurnEvent, WhichMessages, WindowRows,
+    TurnEvent, WhichMessages, WindowPart, WindowRows,
 };
 
 use waystone_core::tools::ToolOutput;
@@ -122,9 +122,15 @@ impl ConversationStore for Sqlite {
         self.write_with_room(size, move |db| turn::step(db, &scope, &owner, &step)).await
     }
 
-    async fn load_window(&self, scope: &Scope, id: &SessionId, branch: Option<&BranchName>) -> Result<WindowRows> {
+    async fn load_window(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        branch: Option<&BranchName>,
+        part: WindowPart,
+    ) -> Result<WindowRows> {
         let (scope, id, branch) = (scope.clone(), id.clone(), branch.cloned());
-        self.readers.read(move |db| window::load(db, &scope, &id, branch.as_ref())).await
+        self.readers.read(move |db| window::load(db, &scope, &id, branch.as_ref(), part)).await
     }
 
     async fn list_open_calls(&self, scope: &Scope, id: &SessionId) -> Result<Vec<OpenCall>> {
