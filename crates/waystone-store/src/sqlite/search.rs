@@ -131,7 +131,8 @@ pub(crate) fn search_segments(
     for (_, key, found) in hits.get(skip..end).unwrap_or_default() {
         let read = read_by_key(db, *key, select.preview, |text| snippet(text, &select.query))?;
         let Some((segment, snippet)) = read else { continue };
-        let hit = Some(hit(found, snippet, segment.created_at, select.now));
+        let hit = hit(found, snippet.text, segment.created_at, select.now);
+        let hit = Some(Hit { line: Some(snippet.line), ..hit });
         page.segments.push(Segment { hit, ..segment });
     }
     page.next_cursor = (end < hits.len()).then(|| cursor::write(end as i64));
@@ -168,7 +169,7 @@ pub(crate) fn search_checkpoints(
         let Some(checkpoint) = indexed.get(key) else { continue };
         let (mut row, text) = checkpoint::find_with_text(db, *checkpoint)?;
         let text = text.map(|raw| text_of_context(&raw)).unwrap_or_default();
-        row.hit = Some(hit(found, snippet(&text, query), row.created_at, now));
+        row.hit = Some(hit(found, snippet(&text, query).text, row.created_at, now));
         page.checkpoints.push(row);
     }
     Ok(page)
@@ -194,5 +195,5 @@ fn hit(found: &Found, snippet: String, since: Timestamp, now: Timestamp) -> Hit 
         (false, true) => "meaning",
         (false, false) => "beside a match",
     };
-    Hit { score: f64::from(found.score), why, snippet, age: now.age_of(since) }
+    Hit { score: f64::from(found.score), why, snippet, line: None, age: now.age_of(since) }
 }
