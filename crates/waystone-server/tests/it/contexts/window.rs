@@ -1,5 +1,8 @@
 //! What the model is told fits, and can be looked at.
 
+mod long;
+mod strict;
+
 use serde_json::{Value, json};
 use waystone_testkit::model::Reply;
 
