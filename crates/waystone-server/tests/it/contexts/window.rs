@@ -1,6 +1,7 @@
 //! What the model is told fits, and can be looked at.
 
 mod long;
+mod sent;
 mod strict;
 
 use serde_json::{Value, json};
