@@ -1,7 +1,8 @@
 //! Search by words, in the database's own index, and by meaning, in memory: in segments, and in what sessions last saved. What is held in
-//! memory is in [`corpus`], and how the index of sessions follows them in [`upkeep`].
+//! memory is in [`corpus`], how the index of sessions follows them in [`upkeep`], and what a turn can look back at in [`message`].
 
 mod corpus;
+mod message;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +19,7 @@ use super::cursor;
 use super::error::DbResult;
 use super::segment::{FILTERS, bind, find_project, kept_projects, own_of, place_of, read_by_key};
 use corpus::Corpus;
+pub(crate) use message::search_messages;
 pub(crate) use upkeep::{begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, write_indexed};
 
 /// As many of the nearest count as matches.
