@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Engine;
 use super::conversation::retry_of;
+use super::turn::own::own_tools;
 use super::turn::{TOOL_CALL_REQUESTED, plain_step};
 use crate::api::{
     AnswerToolCall, ApprovalStatus, ChatConfig, ContentPart, ContextState, CreateContext, EditArguments, MessageType,
@@ -18,7 +19,7 @@ use crate::id::{IdempotencyKey, SessionId, ToolCallId};
 use crate::json;
 use crate::offload::offload;
 use crate::store::{MessageFacts, NewMessage, Scope, Step, Stepped, ToolChange, Turn};
-use crate::tools::{ToolOutput, Toolbox};
+use crate::tools::{TOOLS_MAX, ToolOutput, Toolbox};
 
 pub use policy::{PolicyKind, ToolPolicy};
 
@@ -50,11 +51,12 @@ impl Engine {
         ToolList { tools, warnings: warnings.into_iter().chain(self.warnings()).collect() }
     }
 
-    /// Of two with the same name the client's counts.
+    /// Of two with the same name the client's counts. There are no more than a model takes, our own beside them.
     pub(super) async fn tools_of(&self, config: &ChatConfig) -> Toolbox {
         let mut found = self.chat.tools.list(config.workspace_path.as_deref()).await;
         found.tools.retain(|tool| config.tools.iter().all(|declared| declared.name != tool.name));
         found.tools.splice(0..0, config.tools.iter().cloned());
+        cut(&mut found);
         found
     }
 
@@ -200,6 +202,20 @@ impl Engine {
         step.tell_call(n + 1, (id, tool), outcome, Some(&message), warnings);
         step.messages.push(message);
         Ok(n + 1)
+    }
+}
+
+/// Leaves out the last of too many, and says so.
+fn cut(toolbox: &mut Toolbox) {
+    let (count, most) = (toolbox.tools.len(), TOOLS_MAX - own_tools(&[]).count());
+    if let Some(first) = toolbox.tools.get(most) {
+        toolbox.warnings.push(format!(
+            "there are {count} tools, and a model takes {most} besides ours: {} of them, `{}` and those after it, are left out; declare \
+             fewer, or disable servers that are not needed",
+            count - most,
+            first.name
+        ));
+        toolbox.tools.truncate(most);
     }
 }
 
