@@ -14,6 +14,7 @@ use crate::api::{
     ContentDelta, ContentPart, ContextState, MessageType, Metadata, Origin, Role, ToolCallRequested, ToolOutcome,
 };
 use crate::engine::checkpoint::Reference;
+use crate::engine::model::answer_tokens;
 use crate::engine::tool_call::Ended;
 use crate::engine::window::Prepared;
 use crate::error::Result;
@@ -79,6 +80,7 @@ impl Live {
             messages: assembled.said(),
             tools,
             is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
+            answer_tokens: answer_tokens(&self.turn.config.parameters, manifest.limit),
             parameters: self.turn.config.parameters.clone(),
         };
         self.prepared = Some((call, assembled.tokens));
