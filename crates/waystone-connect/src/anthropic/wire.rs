@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{Role, Tool};
 use waystone_core::model::{Call, ModelCall, Said};
 
-use crate::call::sent_arguments;
+use crate::call::{aside, sent_arguments};
 
 /// What a conversation's parameters cannot set.
 const OURS: [&str; 6] = ["model", "messages", "system", "stream", "tools", "tool_choice"];
@@ -103,7 +103,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Value>) {
     match said {
         Said::Text { role: Role::Assistant, text } => ("assistant", words(text)),
         Said::Text { role: Role::User, text } => ("user", words(text)),
-        Said::Text { role: Role::System, text } => ("user", words(&format!("<system>\n{text}\n</system>"))),
+        Said::Text { role: Role::System, text } => ("user", words(&aside(text))),
         Said::Calls { text, calls } => {
             ("assistant", words(text).into_iter().chain(calls.iter().map(tool_use)).collect())
         }
