@@ -4,9 +4,12 @@ mod merge;
 
 use super::Engine;
 use super::conversation::retry_of;
-use crate::api::{Branch, BranchDiff, BranchList, BranchMessage, BranchSide, CreateBranch, SwitchedBranch};
+use crate::api::{
+    Branch, BranchDiff, BranchList, BranchMessage, BranchSide, CreateBranch, DiffBranches, SwitchedBranch,
+};
 use crate::error::{Error, Result};
 use crate::id::{BranchName, SessionId};
+use crate::offload::offload_unless;
 use crate::store::{Fork, NewBranch, Scope};
 use crate::window::Entry;
 
@@ -57,17 +60,23 @@ impl Engine {
         id: &SessionId,
         a: &BranchName,
         b: &BranchName,
+        request: DiffBranches,
     ) -> Result<BranchDiff> {
+        request.check()?;
         let first = self.store.load_window(scope, id, Some(a)).await?.entries;
         let second = self.store.load_window(scope, id, Some(b)).await?.entries;
-        let common = common(&first, &second);
-        Ok(BranchDiff {
-            common_message_id: common.checked_sub(1).map(|last| first[last].message.id.clone()),
-            common_messages: common as u64,
-            a: side(a, &first[common..]),
-            b: side(b, &second[common..]),
-            warnings: self.warnings(),
-        })
+        let (a, b, warnings) = (a.clone(), b.clone(), self.warnings());
+        let compare = move || {
+            let common = common(&first, &second);
+            BranchDiff {
+                common_message_id: common.checked_sub(1).map(|last| first[last].message.id.clone()),
+                common_messages: common as u64,
+                a: side(&a, &first[common..], request.limit),
+                b: side(&b, &second[common..], request.limit),
+                warnings,
+            }
+        };
+        offload_unless(false, compare).await
     }
 }
 
@@ -76,7 +85,7 @@ fn common(first: &[Entry], second: &[Entry]) -> usize {
     first.iter().zip(second).take_while(|(first, second)| first.message.id == second.message.id).count()
 }
 
-fn side(name: &BranchName, own: &[Entry]) -> BranchSide {
+fn side(name: &BranchName, own: &[Entry], limit: u32) -> BranchSide {
     let message = |entry: &Entry| BranchMessage {
         message_id: entry.message.id.clone(),
         role: entry.message.role,
@@ -84,9 +93,12 @@ fn side(name: &BranchName, own: &[Entry]) -> BranchSide {
         tokens: entry.tokens,
         preview: entry.message.text().chars().take(PREVIEW_CHARS).collect(),
     };
+    let limit = limit as usize;
     BranchSide {
         name: name.to_string(),
-        messages: own.iter().map(message).collect(),
+        messages: own.iter().take(limit).map(message).collect(),
+        total: own.len() as u64,
         tokens: own.iter().map(|entry| entry.tokens).sum(),
+        has_more: own.len() > limit,
     }
 }

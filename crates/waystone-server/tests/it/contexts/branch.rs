@@ -181,6 +181,27 @@ async fn two_branches_are_compared_from_where_they_part() {
 }
 
 #[tokio::test]
+async fn a_comparison_shows_so_many_of_each_side_and_says_how_many_there_are() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    talk.ask(&context, "and tests").await;
+    let path = format!("/{context}/branches/main/diff/try");
+    let all = talk.get(&path).await;
+    assert_eq!((&all["a"]["total"], &all["a"]["has_more"]), (&json!(4), &json!(false)));
+    let first = talk.get(&format!("{path}?limit=2")).await;
+    let counts = |side: &str| {
+        (first[side]["messages"].as_array().unwrap().len(), &first[side]["total"], &first[side]["has_more"])
+    };
+    assert_eq!(counts("a"), (2, &json!(4), &json!(true)));
+    assert_eq!(counts("b"), (2, &json!(2), &json!(false)));
+    assert_eq!(first["b"]["messages"][0]["message_id"], tried, "the oldest first");
+    assert_eq!(first["a"]["tokens"], all["a"]["tokens"], "of all");
+    for limit in ["0", "1001", "x"] {
+        talk.refuses("GET", &format!("{path}?limit={limit}"), None, 400, "VALIDATION_ERROR").await;
+    }
+}
+
+#[tokio::test]
 async fn a_branch_is_told_what_another_came_to_and_can_forget_it_again() {
     let talk = Talk::new().await;
     let (context, tried) = parted(&talk).await;
