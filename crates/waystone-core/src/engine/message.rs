@@ -129,6 +129,19 @@ impl Engine {
         found.into_iter().next().ok_or_else(missing)
     }
 
+    /// The newest message of a branch, if it has one.
+    pub(super) async fn newest_message(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        branch: &BranchName,
+    ) -> Result<Option<Message>> {
+        let page = |offset, limit| WhichMessages::Branch { name: Some(branch.clone()), offset, limit };
+        let total = self.store.list_messages(scope, id, &page(0, 0)).await?.total;
+        let last = self.store.list_messages(scope, id, &page(total.saturating_sub(1), 1)).await?;
+        Ok(last.messages.into_iter().next())
+    }
+
     /// Messages of a branch, or those that are named.
     pub async fn list_messages(&self, scope: &Scope, id: &SessionId, request: ListMessages) -> Result<MessagePage> {
         request.check()?;
