@@ -233,6 +233,52 @@ async fn a_branch_is_told_what_another_came_to_and_can_forget_it_again() {
     assert!(!talk.fake.requests().pop().unwrap()["messages"].to_string().contains("SQLite with WAL for all"));
 }
 
+/// Asks on a branch that is not the active one.
+async fn ask_on(talk: &Talk, context: &str, branch: &str, content: &str, answer: &str) {
+    talk.fake.then(Reply::text(answer));
+    let mut events = talk.follow(context).await;
+    let body = json!({ "content": content, "branch": branch });
+    assert_eq!(talk.post(&format!("/{context}/messages"), body).await.0, 201);
+    until_state(&mut events, "Idle").await;
+}
+
+#[tokio::test]
+async fn what_a_branch_was_told_is_not_told_again_until_it_is_taken_back() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    let path = format!("/{context}/branches/main/merge");
+    let merge = async |from: &str| {
+        let (status, merged) = talk.post(&path, json!({ "from": from })).await;
+        assert_eq!(status, 200, "{merged}");
+        (merged["messages"].as_u64().unwrap(), text(&merged["content"]))
+    };
+    merge("try").await;
+    for body in [json!({ "from": "try" }), json!({ "from": "try", "dry_run": true })] {
+        talk.refuses("POST", &path, Some(body), 400, "VALIDATION_ERROR").await;
+    }
+    let (_, operations) = talk.client.get("/api/operations").await;
+    let first = operations["operations"].as_array().unwrap().iter().find(|done| done["kind"] == "branch.merged");
+    let first = text(&first.unwrap()["operation_id"]);
+
+    ask_on(&talk, &context, "try", "what of indexes?", "We decided to index names only.").await;
+    let (messages, content) = merge("try").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("index names only") && !content.contains("SQLite with WAL"), "{content}");
+    // What goes on from the middle of what was told has only its own to tell.
+    talk.post(&format!("/{context}/branches"), json!({ "name": "deep", "parent_message_id": tried })).await;
+    ask_on(&talk, &context, "deep", "and a log?", "We decided to keep a log.").await;
+    let (messages, content) = merge("deep").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("keep a log") && !content.contains("compare databases"), "{content}");
+
+    let (status, undone) = talk.client.call("POST", &format!("/api/operations/{first}/undo"), Some(json!({}))).await;
+    assert_eq!(status, 200, "{undone}");
+    let (messages, content) = merge("try").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("SQLite with WAL") && !content.contains("index names only"), "{content}");
+    talk.refuses("POST", &path, Some(json!({ "from": "try" })), 400, "VALIDATION_ERROR").await;
+}
+
 #[tokio::test]
 async fn there_is_nothing_to_merge_from_a_branch_that_has_nothing_of_its_own() {
     let talk = Talk::new().await;
