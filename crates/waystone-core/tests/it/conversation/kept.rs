@@ -206,3 +206,20 @@ async fn where_a_conversation_stands_is_kept_also_when_an_older_message_cannot_b
     let request = SaveContext { branch: None, metadata: None, idempotency_key: None };
     t.h.engine.save_context(&t.h.scope, &id, request).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_not_found_by_how_it_is_led() {
+    let mut t = Talk::new().await;
+    let id = t.create(json!({ "system_prompt_id": "heliotrope" })).await.id;
+    t.say(&id, "Hi").await;
+    t.h.save("session", json!({ "goal": "plant heliotrope" })).await;
+    t.h.restart_mirrored().await;
+    for query in ["heliotrope", "system_prompt_id", "temperature of a model"] {
+        let request = json!({ "query": query, "content": true });
+        let found = t.h.engine.list_checkpoints(&t.h.scope, serde_json::from_value(request).unwrap()).await.unwrap();
+        let sessions: Vec<&str> = found.checkpoints.iter().map(|found| found.session_id.as_str()).collect();
+        assert!(!sessions.contains(&id.as_str()), "{query}: {sessions:?}");
+        assert_eq!(sessions.contains(&"session"), query == "heliotrope", "{query}: {sessions:?}");
+    }
+    t.h.check_invariants().await;
+}
