@@ -86,6 +86,7 @@ impl Engine {
         let message =
             self.prepare_message(Role::User, MessageType::Text, text, Vec::new(), Origin::User, facts).await?;
         let config = self.store.find_turn(scope, id).await?.config;
+        let message = NewMessage { facts: self.expect_facts(&config.model_id, message.facts), ..message };
         warnings.extend(missing(&config, |id| (self.chat.prompt)(id)));
         let (message_id, branch, state) =
             self.begin_turn(scope, id, Begin::Message { message: Box::new(message), branch, idempotency }).await?;

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::Engine;
-use crate::api::ModelList;
+use crate::api::{ModelInfo, ModelList};
+use crate::store::MessageFacts;
+use crate::tokens::has_vocabulary;
 
 /// So much of a model's window is kept for its answer, if the conversation does not say how long that may be.
 const ANSWER_TOKENS: u64 = 4096;
@@ -28,6 +30,30 @@ impl Engine {
             models.insert(0, model.describe(&default_model));
         }
         ModelList { models, default_model, warnings: self.warnings() }
+    }
+
+    /// Whether our counts are a model's own: they need not be set right, and are no estimates.
+    pub(super) fn counts_as_we_do(&self, model: &str) -> bool {
+        let ModelInfo { provider, name, .. } = self.chat.model.describe(model);
+        provider == "demo" || has_vocabulary(&name)
+    }
+
+    /// What a model's provider is expected to count where we count so many.
+    pub(super) fn expect_tokens(&self, model: &str, tokens: u64) -> u64 {
+        match self.counts_as_we_do(model) {
+            true => tokens,
+            false => self.calibration.adjust(&self.chat.model.describe(model).name, tokens),
+        }
+    }
+
+    /// The same of a message that no provider has counted.
+    pub(super) fn expect_facts(&self, model: &str, facts: MessageFacts) -> MessageFacts {
+        MessageFacts {
+            prompt_tokens: self.expect_tokens(model, facts.prompt_tokens),
+            completion_tokens: self.expect_tokens(model, facts.completion_tokens),
+            is_estimate: facts.is_estimate || !self.counts_as_we_do(model),
+            ..facts
+        }
     }
 }
 

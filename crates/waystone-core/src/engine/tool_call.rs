@@ -29,11 +29,13 @@ pub(super) struct Ended<'a> {
     pub(super) tool: &'a str,
     /// Its arguments, if they are not the model's.
     pub(super) edited: Option<&'a Value>,
+    /// The model that is told what came of it.
+    pub(super) model: &'a str,
 }
 
 impl<'a> Ended<'a> {
-    pub(super) fn of(call: &'a ToolCall) -> Self {
-        Self { id: &call.id, tool: &call.tool_name, edited: call.edited.then_some(&call.arguments) }
+    pub(super) fn of(call: &'a ToolCall, model: &'a str) -> Self {
+        Self { id: &call.id, tool: &call.tool_name, edited: call.edited.then_some(&call.arguments), model }
     }
 }
 
@@ -169,7 +171,7 @@ impl Engine {
         output: ToolOutput,
         outcome: ToolOutcome,
     ) -> Result<u64> {
-        let Ended { id, tool, edited } = call;
+        let Ended { id, tool, edited, model } = call;
         let (mut output, secrets, mut scan) = (output, self.secrets.clone(), self.scan());
         let max = self.limits.context_bytes_max;
         let write = move || {
@@ -197,7 +199,8 @@ impl Engine {
             is_error,
         };
         let (kind, facts) = (MessageType::ToolResult, MessageFacts::default());
-        let message: NewMessage = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
+        let message = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
+        let message = NewMessage { facts: self.expect_facts(model, message.facts), ..message };
         step.tools.push(ToolChange::End { id: id.clone(), outcome, message: message.id.clone() });
         step.tell_call(n + 1, (id, tool), outcome, Some(&message), warnings);
         step.messages.push(message);

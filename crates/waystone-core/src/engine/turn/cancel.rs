@@ -112,6 +112,7 @@ impl Engine {
             let kind = MessageType::Text;
             let message = self.prepare_message(Role::Assistant, kind, text, Vec::new(), Origin::Agent, facts).await?;
             let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
+            let facts = self.expect_facts(&turn.config.model_id, facts);
             let message = NewMessage { id: draft.message.clone(), facts, ..message };
             n += 1;
             step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));
