@@ -1,4 +1,4 @@
-//! Calls of tools as models write them.
+//! What is said in a call: of tools, as models write them, and of what stands between users and the model.
 
 use serde_json::{Map, Value};
 use waystone_core::model::{ModelCall, Said};
@@ -6,6 +6,12 @@ use waystone_core::model::{ModelCall, Said};
 /// More than any answer has.
 pub(crate) const CALLS_MAX: usize = 256;
 pub(crate) const CALLS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What neither the user nor the model said, such as what another branch came to: it stands among the user's words, marked. It has words
+/// of tools and documents in it, and the role of the system prompt would give them its rank.
+pub(crate) fn aside(text: &str) -> String {
+    format!("<system>\n{text}\n</system>")
+}
 
 /// How many calls the conversation has so far: ids that are made up go on from there.
 pub(crate) fn count_calls(call: &ModelCall) -> usize {

@@ -9,9 +9,6 @@ use waystone_core::tools::{ToolOutput, Toolbox, Tools};
 use crate::mcp::Servers;
 use crate::workspace;
 
-/// More are refused by some providers, with the whole request.
-const TOOLS_MAX: usize = 128;
-
 /// Those that work in a folder, and those of servers.
 #[derive(Debug)]
 pub struct AllTools {
@@ -27,7 +24,6 @@ impl Tools for AllTools {
         if workspace.is_some() {
             toolbox.tools.splice(0..0, workspace::tools());
         }
-        cut(&mut toolbox);
         toolbox
     }
 
@@ -48,18 +44,5 @@ impl Tools for AllTools {
 
     async fn close(&self) {
         self.servers.shut_down().await;
-    }
-}
-
-/// Leaves out the last of too many, and says so.
-fn cut(toolbox: &mut Toolbox) {
-    let count = toolbox.tools.len();
-    if let Some(first) = toolbox.tools.get(TOOLS_MAX) {
-        toolbox.warnings.push(format!(
-            "there are {count} tools, and models take at most {TOOLS_MAX}: `{}` and those after it are left out; disable servers \
-             that are not needed",
-            first.name
-        ));
-        toolbox.tools.truncate(TOOLS_MAX);
     }
 }

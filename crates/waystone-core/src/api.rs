@@ -42,8 +42,8 @@ mod window;
 pub use audit::{AuditChain, AuditHead, AuditPage, AuditRecord, BrokenRecord, Exact, ListAudit, VerifiedAudit};
 pub use backup::BackedUp;
 pub use branch::{
-    Branch, BranchDiff, BranchList, BranchMerged, BranchMessage, BranchSide, CreateBranch, MergeBranch, MergedBranch,
-    SwitchedBranch,
+    Branch, BranchDiff, BranchList, BranchMerged, BranchMessage, BranchSide, CreateBranch, DiffBranches, MergeBranch,
+    MergedBranch, SwitchedBranch,
 };
 pub use checkpoint::{
     Checkpoint, CheckpointPage, DeletedCheckpoint, ListCheckpoints, LoadCheckpoint, LoadedCheckpoint, NextCall,

@@ -23,6 +23,8 @@ pub struct ModelCall {
     pub is_last: bool,
     /// The conversation's parameters, such as `temperature`.
     pub parameters: Map<String, Value>,
+    /// How many tokens its answer may have beside what it is told, for providers that must be told when the parameters say nothing.
+    pub answer_tokens: u64,
 }
 
 /// One message as a model sees it.

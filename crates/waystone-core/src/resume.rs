@@ -72,9 +72,11 @@ pub fn rank(found: Vec<Resumable>, asked: &Asked<'_>) -> Vec<Ranked> {
     join_alike(ranked)
 }
 
-/// Whether the first is well ahead. Being the only one is enough, unless something was asked for that it is not.
+/// Whether the first is well ahead. Being the only one is enough, unless something was asked for that it is not, or it is another project's:
+/// no one is led into work that is not theirs.
 pub fn is_clear(ranked: &[Ranked], asked: &Asked<'_>) -> bool {
     match ranked {
+        [first, ..] if !first.is_own => false,
         [] => false,
         [first] => first.is_answer(asked),
         [first, second, ..] => {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::words::humps;
 
-pub use snippet::snippet;
+pub use snippet::{Snippet, snippet};
 pub use text::{searched, text_of_context};
 
 /// The share of words in a score; meaning has the rest.

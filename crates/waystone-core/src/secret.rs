@@ -10,7 +10,7 @@ mod walk;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 pub use rule::{Group, RULES_MAX, Rule, parse_rules};
 pub use walk::{Cover, Scan};
@@ -43,6 +43,12 @@ impl Policy {
         let all = [Self::Off, Self::Warn, Self::Redact, Self::Block];
         Self::NAMES.iter().zip(all).find(|(known, _)| **known == name).map(|(_, policy)| policy)
     }
+}
+
+/// `text` without what looks like a secret, whatever is set: for words of others in settings and errors.
+pub fn without_secrets(text: &str) -> String {
+    static ALL: LazyLock<Secrets> = LazyLock::new(|| Secrets::new(Policy::Redact, Policy::Off, Vec::new()));
+    ALL.shown().and_then(|cover| cover.text(text)).unwrap_or_else(|| text.to_owned())
 }
 
 /// What is looked for, and what is done about it.

@@ -38,8 +38,8 @@ pub use document::{
 
 pub use segment::{
     Candidates, Change, ChangeSegments, Changed, Facts, FindCandidates, NewSegment, NewSegments, PLAN_LIFE_MS, Plan,
-    Put, Ranked, Restored, Roots, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow, WhichSegments,
-    WhichSnapshot, WhichTask,
+    Put, Ranked, Restored, Roots, SearchMessages, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow,
+    WhichSegments, WhichSnapshot, WhichTask,
 };
 
 pub use retention::RetentionStore;

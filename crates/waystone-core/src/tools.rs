@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::api::Tool;
 
+/// More tools are refused by some providers, with the whole request.
+pub const TOOLS_MAX: usize = 128;
+
 /// The tools that a conversation can have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Toolbox {

@@ -28,9 +28,9 @@ use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, S
 use waystone_core::pack::Packed;
 use waystone_core::store::{
     Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, FindResumable, NewCheckpoint, NewContext,
-    NewSegments, NewTurns, Plan, Put, Restored, Resumable, Roots, Scope, SegmentPage, SegmentStore, SelectSegments,
-    SharedStore, Store, StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted, WhichSnapshot,
-    WhichTask,
+    NewSegments, NewTurns, Plan, Put, Restored, Resumable, Roots, Scope, SearchMessages, SegmentPage, SegmentStore,
+    SelectSegments, SharedStore, Store, StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted,
+    WhichSnapshot, WhichTask,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -354,6 +354,11 @@ impl SegmentStore for FaultyStore {
     async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
         self.step()?;
         self.inner.search_segments(scope, select).await
+    }
+
+    async fn search_messages(&self, scope: &Scope, search: SearchMessages) -> Result<Vec<Segment>> {
+        self.step()?;
+        self.inner.search_messages(scope, search).await
     }
 
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {

@@ -3,11 +3,12 @@
 //!
 //! It writes HTTP by hand, so that a body can be cut at any byte, stop anywhere and wait for a test. Nothing in it needs a test to
 //! sleep: chunks wait for [`FakeModel::release`], and tests for [`FakeModel::asked`] and [`FakeModel::gone`]. What it says is a
-//! [`Reply`].
+//! [`Reply`]. What breaks the rules of a wire it refuses as the providers do, and what is longer than its [`FakeModel::limit`].
 
 mod anthropic;
 mod openai;
 mod reply;
+mod rule;
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use reply::Reply;
 use reply::{Ending, Script};
+use rule::Refusal;
 
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -41,6 +43,9 @@ struct Shared {
     requests: Option<Mutex<Vec<Asked>>>,
     /// The models of Ollama, if it is one.
     pulled: Mutex<Option<Vec<String>>>,
+    /// How many tokens it holds; any number of them if none.
+    limit: Mutex<Option<u64>>,
+    refusals: Mutex<Vec<String>>,
     asked: watch::Sender<usize>,
     gone: watch::Sender<usize>,
     /// How many more chunks of gated replies may go.
@@ -80,6 +85,8 @@ impl FakeModel {
             otherwise: Mutex::new(otherwise),
             requests,
             pulled: Mutex::default(),
+            limit: Mutex::default(),
+            refusals: Mutex::default(),
             asked: watch::Sender::new(0),
             gone: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -102,6 +109,18 @@ impl FakeModel {
     pub fn pull<T: Into<String>>(&self, models: impl IntoIterator<Item = T>) -> &Self {
         *self.shared.pulled.lock().unwrap() = Some(models.into_iter().map(Into::into).collect());
         self
+    }
+
+    /// Makes it refuse what has, with what may be answered, more than so many tokens. It tells the length of prompts in tokens then, else
+    /// in words.
+    pub fn limit(&self, tokens: u64) -> &Self {
+        *self.shared.limit.lock().unwrap() = Some(tokens);
+        self
+    }
+
+    /// Why requests were refused so far. They took nothing from the script.
+    pub fn refusals(&self) -> Vec<String> {
+        self.shared.refusals.lock().unwrap().clone()
     }
 
     /// Adds a reply to the script; each is given once, in order of the requests.
@@ -199,18 +218,28 @@ async fn answer(shared: &Shared, request: Request, writer: &mut OwnedWriteHalf) 
     if let Some(models) = pulled {
         let models: Value = models.iter().map(|name| json!({ "name": name, "model": name, "size": 1 })).collect();
         let list = Reply::chunks([json!({ "models": models }).to_string()]).content_type("application/json");
-        return play(list.script(Wire::OpenAi, &Value::Null), &shared.gate, writer).await;
+        return play(list.script(Wire::OpenAi, &Value::Null, 0), &shared.gate, writer).await;
     }
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let wire = if request.path == "/v1/messages" { Wire::Anthropic } else { Wire::OpenAi };
-    let script = if !["/v1/chat/completions", "/v1/messages"].contains(&request.path.as_str()) {
-        Reply::text("no such path").status(404).script(wire, &body)
+    let limit = *shared.limit.lock().unwrap();
+    let refusal = rule::check(wire, &body, limit).err();
+    let reply = if !["/v1/chat/completions", "/v1/messages"].contains(&request.path.as_str()) {
+        Reply::text("no such path").status(404)
     } else if body["stream"] != json!(true) {
-        Reply::text("only streams are answered").status(400).script(wire, &body)
+        Reply::text("only streams are answered").status(400)
+    } else if let Some(Refusal { code, message }) = refusal {
+        shared.refusals.lock().unwrap().push(message.clone());
+        Reply::text(&message).status(400).code(code)
     } else {
         let reply = shared.script.lock().unwrap().pop_front();
-        reply.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone()).script(wire, &body)
+        reply.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone())
     };
+    let prompt = match limit {
+        Some(_) => rule::prompt_tokens(&body),
+        None => reply::prompt_words(&body),
+    };
+    let script = reply.script(wire, &body, prompt);
     if let Some(requests) = &shared.requests {
         let Request { authorization, api_key, .. } = request;
         requests.lock().unwrap().push(Asked { authorization, api_key, body });

@@ -287,11 +287,11 @@ pub(crate) async fn run(
 mod tests {
     use schemars::{JsonSchema, schema_for};
     use waystone_core::api::{
-        AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, ExpandHandle, ListAudit,
-        ListCheckpoints, ListContexts, ListMessages, ListSegments, ListSessions, LoadCheckpoint, MarkCritical,
-        PinSegments, PrioritizeContext, PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions, RetrieveStashed,
-        SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask, StashSegments, UndoOperation,
-        UpdateSession,
+        AnalyzeGarbage, AnalyzeUsage, CleanUp, CompressContext, CreateSnapshot, Deletion, DiffBranches, ExpandHandle,
+        ListAudit, ListCheckpoints, ListContexts, ListMessages, ListSegments, ListSessions, LoadCheckpoint,
+        MarkCritical, PinSegments, PrioritizeContext, PruneSegments, PutSegments, RestoreSnapshot, ResumeSessions,
+        RetrieveStashed, SaveCheckpoint, SearchAll, SearchStashed, SegmentFilters, SetCurrentTask, StashSegments,
+        UndoOperation, UpdateSession,
     };
 
     use super::*;
@@ -373,6 +373,7 @@ mod tests {
         check::<ListContexts>(&["context list"], &[("project_id", "in")]);
         // A person looks at a branch, and has no ids of messages.
         check::<ListMessages>(&["context show"], &[("ids", "branch")]);
+        check::<DiffBranches>(&["context diff"], &[]);
         check::<Deletion>(&["context delete"], &[]);
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{Role, Tool};
 use waystone_core::model::{Call, ModelCall, Said};
 
-use crate::call::sent_arguments;
+use crate::call::{aside, sent_arguments};
 
 /// What a conversation's parameters cannot set.
 const OURS: [&str; 6] = ["model", "messages", "system", "stream", "tools", "tool_choice"];
@@ -16,7 +16,7 @@ const BEGINNING: &str = "(The conversation goes on.)";
 ///
 /// Two places end what the provider keeps in its cache: what is the same in every request of a conversation, and all of this one.
 pub(super) fn request(call: &ModelCall) -> Vec<u8> {
-    let mut body = json!({ "model": call.model, "max_tokens": answer_tokens_max(&call.model), "stream": true });
+    let mut body = json!({ "model": call.model, "max_tokens": call.answer_tokens.max(1), "stream": true });
     let mut tools = tools(call);
     if !call.system.trim().is_empty() {
         body["system"] = json!([{ "type": "text", "text": call.system }]);
@@ -43,12 +43,6 @@ pub(super) fn request(call: &ModelCall) -> Vec<u8> {
         }
     }
     body.to_string().into_bytes()
-}
-
-/// The most tokens of an answer, which every request must say.
-fn answer_tokens_max(model: &str) -> u64 {
-    let first_of_three = ["claude-3-opus", "claude-3-sonnet", "claude-3-haiku"];
-    if first_of_three.iter().any(|name| model.starts_with(name)) { 4096 } else { 8192 }
 }
 
 fn mark_cached(blocks: Option<&mut Vec<Value>>) {
@@ -109,7 +103,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Value>) {
     match said {
         Said::Text { role: Role::Assistant, text } => ("assistant", words(text)),
         Said::Text { role: Role::User, text } => ("user", words(text)),
-        Said::Text { role: Role::System, text } => ("user", words(&format!("<system>\n{text}\n</system>"))),
+        Said::Text { role: Role::System, text } => ("user", words(&aside(text))),
         Said::Calls { text, calls } => {
             ("assistant", words(text).into_iter().chain(calls.iter().map(tool_use)).collect())
         }

@@ -5,10 +5,10 @@
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use waystone_core::secret::without_secrets;
 
 use super::MESSAGE_BYTES_MAX;
 use super::http::HttpError;
-use super::secret::without_secrets;
 use crate::http::root_cause;
 
 const SAID_CHARS_MAX: usize = 300;

@@ -1,7 +1,5 @@
 //! What a server is given, taken out of what it says: its errors end in answers, in conversations and in logs.
 
-use waystone_core::secret::{Policy, Secrets};
-
 use super::Environment;
 use super::config::{Place, fill_in};
 
@@ -16,12 +14,6 @@ pub(super) fn without_given(text: &str, place: &Place, environment: &Environment
     // One may be a part of another.
     given.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     given.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
-}
-
-/// `text` without what looks like a secret.
-pub(super) fn without_secrets(text: &str) -> String {
-    let secrets = Secrets::new(Policy::Redact, Policy::Off, Vec::new());
-    secrets.shown().and_then(|cover| cover.text(text)).unwrap_or_else(|| text.to_owned())
 }
 
 fn given(place: &Place, environment: &Environment) -> Vec<String> {

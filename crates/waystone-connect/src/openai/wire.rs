@@ -5,11 +5,11 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use waystone_core::api::Tool;
+use waystone_core::api::{Role, Tool};
 use waystone_core::model::{self, Call, ModelCall, Said};
 
 use super::extra::Extras;
-use crate::call::sent_arguments;
+use crate::call::{aside, sent_arguments};
 use crate::provider::Provider;
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
@@ -48,6 +48,7 @@ pub(super) fn request(provider: Provider, call: &ModelCall, extras: &Extras) -> 
 
 fn message(provider: Provider, said: &Said, extras: &Extras) -> Value {
     match said {
+        Said::Text { role: Role::System, text } => json!({ "role": "user", "content": aside(text) }),
         Said::Text { role, text } => json!({ "role": role.as_str(), "content": text }),
         Said::Calls { text, calls } => {
             let content = if text.is_empty() { Value::Null } else { json!(text) };

@@ -7,7 +7,7 @@ use waystone_core::api::Role;
 use waystone_core::model::{Chunk, Model, ModelCall, ModelError, Said, Usage};
 use waystone_testkit::model::{FakeModel, Reply};
 
-use crate::ask::{KEY, call, call_with_tools, called, calls, drain, text, texts, usage};
+use crate::ask::{ANSWER_TOKENS, KEY, call, call_with_tools, called, calls, drain, text, texts, usage};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
@@ -40,11 +40,12 @@ async fn a_question_is_put_as_anthropic_wants_it() {
     let mut asked = call_with_tools(MODEL, "one");
     asked.system = "Be brief.".to_owned();
     asked.tools[1].description.clear();
+    asked.answer_tokens = 3000;
     let schema = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
     let cached = json!({ "type": "ephemeral" });
     let expected = json!({
         "model": MODEL,
-        "max_tokens": 8192,
+        "max_tokens": 3000,
         "stream": true,
         "system": [{ "type": "text", "text": "Be brief.", "cache_control": cached }],
         "messages": [{ "role": "user", "content": [{ "type": "text", "text": "one", "cache_control": cached }] }],
@@ -138,8 +139,7 @@ async fn parameters_are_passed_on_but_change_nothing_of_ours() {
     assert_eq!(request(asked.clone()).await["thinking"], Value::Null);
 
     asked.parameters = json!({ "max_tokens": null }).as_object().unwrap().clone();
-    asked.model = "claude-3-haiku-20240307".to_owned();
-    assert_eq!(request(asked).await["max_tokens"], 4096);
+    assert_eq!(request(asked).await["max_tokens"], ANSWER_TOKENS);
 }
 
 #[tokio::test]

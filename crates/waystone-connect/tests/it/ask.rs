@@ -9,6 +9,9 @@ use waystone_testkit::model::FakeModel;
 /// A key that nothing else contains.
 pub(crate) const KEY: &str = "sk-5eCrEt-0123456789";
 
+/// What the engine leaves for an answer.
+pub(crate) const ANSWER_TOKENS: u64 = 2048;
+
 pub(crate) fn call(model: &str, text: &str) -> ModelCall {
     let messages = vec![Said::Text { role: Role::User, text: text.to_owned() }];
     ModelCall {
@@ -18,6 +21,7 @@ pub(crate) fn call(model: &str, text: &str) -> ModelCall {
         tools: Vec::new(),
         is_last: false,
         parameters: Default::default(),
+        answer_tokens: ANSWER_TOKENS,
     }
 }
 

@@ -28,7 +28,6 @@ async fn the_system_text_comes_before_what_was_said() {
     let mut asked = call("gpt-4", "one");
     asked.system = "Be brief.".to_owned();
     asked.messages.push(Said::Text { role: Role::Assistant, text: "two".to_owned() });
-    asked.messages.push(Said::Text { role: Role::System, text: "three".to_owned() });
     at(&fake).call(asked).await.unwrap();
     let expected = json!({
         "model": "gpt-4",
@@ -36,12 +35,25 @@ async fn the_system_text_comes_before_what_was_said() {
             { "role": "system", "content": "Be brief." },
             { "role": "user", "content": "one" },
             { "role": "assistant", "content": "two" },
-            { "role": "system", "content": "three" },
         ],
         "stream": true,
         "stream_options": { "include_usage": true },
     });
     assert_eq!(fake.requests(), [expected]);
+}
+
+/// It has words of tools and documents in it, which the system prompt's rank is not for.
+#[tokio::test]
+async fn what_was_merged_is_said_like_a_users_words_and_marked() {
+    let fake = FakeModel::start().await;
+    let mut asked = call("gpt-4", "one");
+    asked.messages.insert(0, Said::Text { role: Role::System, text: "merged".to_owned() });
+    at(&fake).call(asked).await.unwrap();
+    let expected = json!([
+        { "role": "user", "content": "<system>\nmerged\n</system>" },
+        { "role": "user", "content": "one" },
+    ]);
+    assert_eq!(fake.requests()[0]["messages"], expected);
 }
 
 #[tokio::test]

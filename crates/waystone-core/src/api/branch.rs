@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::segment::text_or_null;
-use super::{MessageType, Role};
+use super::{LIMIT_MAX, MessageType, Role, check_limit};
+use crate::error::Result;
 use crate::id::{BranchName, CheckpointId, IdempotencyKey, SegmentId, SessionId};
 
 /// A branch: what was said on it since it began.
@@ -48,6 +49,26 @@ pub struct SwitchedBranch {
     pub warnings: Vec<String>,
 }
 
+/// How much of a comparison is wanted.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiffBranches {
+    /// How many messages of each branch to return, 1 to 1000.
+    #[serde(default = "DiffBranches::default_limit")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    pub limit: u32,
+}
+
+impl DiffBranches {
+    pub fn default_limit() -> u32 {
+        50
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_limit(self.limit)
+    }
+}
+
 /// Where two branches part, and what each has since.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct BranchDiff {
@@ -69,7 +90,10 @@ pub struct BranchSide {
     pub name: String,
     /// Oldest first.
     pub messages: Vec<BranchMessage>,
+    /// How many there are, and how many tokens they all have.
+    pub total: u64,
     pub tokens: u64,
+    pub has_more: bool,
 }
 
 /// A message in a comparison.

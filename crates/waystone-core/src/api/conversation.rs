@@ -12,6 +12,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{BranchName, IdempotencyKey, ProjectId, SessionId};
 use crate::json;
+use crate::tools::TOOLS_MAX;
 
 /// How a conversation is led.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,7 +84,6 @@ pub struct CreateContext {
 const PATH_MAX: usize = 4096;
 const PARAMETER_BYTES_MAX: usize = 16 * 1024;
 const PARAMETER_DEPTH_MAX: usize = 32;
-const TOOLS_MAX: usize = 128;
 const TOOL_BYTES_MAX: usize = 256 * 1024;
 
 /// Changes how a conversation is led, from its next turn on. What is left out stays as it is.

@@ -18,6 +18,9 @@ pub struct Hit {
     pub why: &'static str,
     /// The line that fits best.
     pub snippet: String,
+    /// Which line of a segment that is: `?lines=` behind its handle returns what is around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
     /// How old it is, for who reads it.
     pub age: String,
 }

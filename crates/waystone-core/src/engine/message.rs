@@ -86,6 +86,7 @@ impl Engine {
         let message =
             self.prepare_message(Role::User, MessageType::Text, text, Vec::new(), Origin::User, facts).await?;
         let config = self.store.find_turn(scope, id).await?.config;
+        let message = NewMessage { facts: self.expect_facts(&config.model_id, message.facts), ..message };
         warnings.extend(missing(&config, |id| (self.chat.prompt)(id)));
         let (message_id, branch, state) =
             self.begin_turn(scope, id, Begin::Message { message: Box::new(message), branch, idempotency }).await?;
@@ -127,6 +128,19 @@ impl Engine {
         let found = self.store.list_messages(scope, id, &which).await?.messages;
         let missing = || Error::MessageNotFound { context: id.clone(), message: message.clone() };
         found.into_iter().next().ok_or_else(missing)
+    }
+
+    /// The newest message of a branch, if it has one.
+    pub(super) async fn newest_message(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        branch: &BranchName,
+    ) -> Result<Option<Message>> {
+        let page = |offset, limit| WhichMessages::Branch { name: Some(branch.clone()), offset, limit };
+        let total = self.store.list_messages(scope, id, &page(0, 0)).await?.total;
+        let last = self.store.list_messages(scope, id, &page(total.saturating_sub(1), 1)).await?;
+        Ok(last.messages.into_iter().next())
     }
 
     /// Messages of a branch, or those that are named.

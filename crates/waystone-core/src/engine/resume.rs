@@ -25,7 +25,7 @@ const PREVIEW_BYTES_MAX: usize = 4 * 1024 * 1024;
 const NONE_SAVED: &str = "nothing was saved yet";
 const NONE_FITS: &str = "no session of this project fits; try other words, or look at the list of all";
 const NONE_ASKED: &str = "none is what was asked for; these were used here last";
-const NOT_CLEAR: &str = "more than one may be meant; look at them, or ask, before one is loaded";
+const NOT_CLEAR: &str = "it is not clear which one is meant; look at them, or ask, before one is loaded";
 
 impl Engine {
     /// The sessions most likely meant, each with what speaks for it.

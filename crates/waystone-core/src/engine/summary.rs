@@ -99,6 +99,7 @@ impl Engine {
                 tools: Vec::new(),
                 is_last: false,
                 parameters: Map::new(),
+                answer_tokens: super::model::answer_tokens(&Map::new(), self.summaries.model.describe(&model_id).limit),
             });
             let answers = self.ask_all(calls.collect(), spent).await?;
             let shorten = move || answers.into_iter().filter_map(|answer| at_most(answer, most)).collect::<Vec<_>>();

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Engine;
 use super::conversation::retry_of;
+use super::turn::own::own_tools;
 use super::turn::{TOOL_CALL_REQUESTED, plain_step};
 use crate::api::{
     AnswerToolCall, ApprovalStatus, ChatConfig, ContentPart, ContextState, CreateContext, EditArguments, MessageType,
@@ -18,7 +19,7 @@ use crate::id::{IdempotencyKey, SessionId, ToolCallId};
 use crate::json;
 use crate::offload::offload;
 use crate::store::{MessageFacts, NewMessage, Scope, Step, Stepped, ToolChange, Turn};
-use crate::tools::{ToolOutput, Toolbox};
+use crate::tools::{TOOLS_MAX, ToolOutput, Toolbox};
 
 pub use policy::{PolicyKind, ToolPolicy};
 
@@ -28,11 +29,13 @@ pub(super) struct Ended<'a> {
     pub(super) tool: &'a str,
     /// Its arguments, if they are not the model's.
     pub(super) edited: Option<&'a Value>,
+    /// The model that is told what came of it.
+    pub(super) model: &'a str,
 }
 
 impl<'a> Ended<'a> {
-    pub(super) fn of(call: &'a ToolCall) -> Self {
-        Self { id: &call.id, tool: &call.tool_name, edited: call.edited.then_some(&call.arguments) }
+    pub(super) fn of(call: &'a ToolCall, model: &'a str) -> Self {
+        Self { id: &call.id, tool: &call.tool_name, edited: call.edited.then_some(&call.arguments), model }
     }
 }
 
@@ -50,11 +53,12 @@ impl Engine {
         ToolList { tools, warnings: warnings.into_iter().chain(self.warnings()).collect() }
     }
 
-    /// Of two with the same name the client's counts.
+    /// Of two with the same name the client's counts. There are no more than a model takes, our own beside them.
     pub(super) async fn tools_of(&self, config: &ChatConfig) -> Toolbox {
         let mut found = self.chat.tools.list(config.workspace_path.as_deref()).await;
         found.tools.retain(|tool| config.tools.iter().all(|declared| declared.name != tool.name));
         found.tools.splice(0..0, config.tools.iter().cloned());
+        cut(&mut found);
         found
     }
 
@@ -167,7 +171,7 @@ impl Engine {
         output: ToolOutput,
         outcome: ToolOutcome,
     ) -> Result<u64> {
-        let Ended { id, tool, edited } = call;
+        let Ended { id, tool, edited, model } = call;
         let (mut output, secrets, mut scan) = (output, self.secrets.clone(), self.scan());
         let max = self.limits.context_bytes_max;
         let write = move || {
@@ -195,11 +199,26 @@ impl Engine {
             is_error,
         };
         let (kind, facts) = (MessageType::ToolResult, MessageFacts::default());
-        let message: NewMessage = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
+        let message = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
+        let message = NewMessage { facts: self.expect_facts(model, message.facts), ..message };
         step.tools.push(ToolChange::End { id: id.clone(), outcome, message: message.id.clone() });
         step.tell_call(n + 1, (id, tool), outcome, Some(&message), warnings);
         step.messages.push(message);
         Ok(n + 1)
+    }
+}
+
+/// Leaves out the last of too many, and says so.
+fn cut(toolbox: &mut Toolbox) {
+    let (count, most) = (toolbox.tools.len(), TOOLS_MAX - own_tools(&[]).count());
+    if let Some(first) = toolbox.tools.get(most) {
+        toolbox.warnings.push(format!(
+            "there are {count} tools, and a model takes {most} besides ours: {} of them, `{}` and those after it, are left out; declare \
+             fewer, or disable servers that are not needed",
+            count - most,
+            first.name
+        ));
+        toolbox.tools.truncate(most);
     }
 }
 

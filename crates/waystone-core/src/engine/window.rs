@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use serde_json::json;
 
 use super::Engine;
+use super::model::answer_tokens;
 use super::turn::own::own_tools;
 use super::turn::prompt::{Called, system_prompt, tools_called};
 use crate::api::{
@@ -23,14 +24,9 @@ use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowPart, WindowRow
 use crate::tokens::has_vocabulary;
 use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
 
-/// So much of a model's window is kept for its answer, if the conversation does not say how long that may be.
-const ANSWER_TOKENS: u64 = 4096;
-const ANSWER_PERCENT_MAX: u64 = 25;
 /// So much is left empty, because providers count what stands around messages in their own way; more where their tokens are not ours.
 const MARGIN_PERCENT: u64 = 2;
 const ESTIMATE_MARGIN_PERCENT: u64 = 10;
-/// Providers take no more.
-const TOOLS_MAX: usize = 128;
 /// From so many percent on someone is warned.
 const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "medium")];
 
@@ -82,7 +78,7 @@ impl Engine {
         let system = self.system_prompt(config);
         // Whoever cannot see something can look for it.
         let own: Vec<Tool> = own_tools(&tools).collect();
-        let with_own: Vec<Tool> = tools.iter().take(TOOLS_MAX - own.len()).cloned().chain(own).collect();
+        let with_own: Vec<Tool> = tools.iter().cloned().chain(own).collect();
         let had_own = last.is_some_and(|last| last.manifest.has_own_tools);
         // What another branch came to has handles too.
         let is_merged = |entry: &Entry| entry.message.role == Role::System && !entry.is_stashed;
@@ -150,11 +146,7 @@ impl Engine {
     /// What a model's window holds, and how much of that there is for what it is told.
     fn room(&self, config: &ChatConfig, system: &str, tools: &[Tool]) -> (u64, Room) {
         let ModelInfo { limit, name, .. } = self.chat.model.describe(&config.model_id);
-        let asked = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-        let asked = asked.iter().find_map(|name| config.parameters.get(*name)?.as_u64());
-        // What a conversation asks for its provider gets too, and refuses what does not fit beside it.
-        let usual = ANSWER_TOKENS.min(limit * ANSWER_PERCENT_MAX / 100);
-        let answer = asked.unwrap_or(usual).min(limit.saturating_sub(1));
+        let answer = answer_tokens(&config.parameters, limit);
         let margin = if self.is_estimate(&config.model_id) { ESTIMATE_MARGIN_PERCENT } else { MARGIN_PERCENT };
         let count = |text: &str| self.counts.spread(text, &[text.len()]).iter().sum::<usize>() as u64;
         let tools = if tools.is_empty() { 0 } else { count(&json!(tools).to_string()) };

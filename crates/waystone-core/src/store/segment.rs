@@ -12,7 +12,7 @@ use crate::api::{
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::{OperationId, PlanId, ProjectId, SegmentId, SnapshotId, TaskId, TopicId};
+use crate::id::{BranchName, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId, TopicId};
 use crate::meaning::Piece;
 use crate::words::Words;
 
@@ -98,6 +98,22 @@ pub struct SelectSegments {
     pub cursor: Option<String>,
     /// How many characters of a text are wanted; `None` for all.
     pub preview: Option<usize>,
+    /// When it is asked.
+    pub now: Timestamp,
+}
+
+/// What to look for in what was said before a turn.
+#[derive(Debug, Clone)]
+pub struct SearchMessages {
+    pub context: SessionId,
+    /// The branch that the turn is on. What is before its last request is meant, on the way from the beginning to there.
+    pub branch: BranchName,
+    pub query: String,
+    /// What only calls these tools is passed over, and what they returned.
+    pub passed_over: Vec<String>,
+    pub limit: u32,
+    /// How many characters of a text are wanted.
+    pub preview: usize,
     /// When it is asked.
     pub now: Timestamp,
 }
@@ -292,6 +308,9 @@ pub trait SegmentStore: Send + Sync {
 
     /// Those that fit the query best, by words and by meaning.
     async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage>;
+
+    /// The messages of one branch that fit the query best, in whatever tier.
+    async fn search_messages(&self, scope: &Scope, search: SearchMessages) -> Result<Vec<Segment>>;
 
     /// A segment with its whole text, in whatever tier.
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>>;

@@ -2,11 +2,13 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
-use waystone_core::api::{Branch, BranchDiff, BranchList, CreateBranch, MergeBranch, MergedBranch, SwitchedBranch};
+use waystone_core::api::{
+    Branch, BranchDiff, BranchList, CreateBranch, DiffBranches, MergeBranch, MergedBranch, SwitchedBranch,
+};
 use waystone_core::id::{BranchName, IdempotencyKey, SessionId};
 
 use super::Http;
-use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, Pair, take_key};
+use super::extract::{Body, IDEMPOTENCY_KEY, Id, Ids, Pair, Query, take_key};
 use super::reply::{HttpError, HttpResult, Json, ok};
 use super::route::Route;
 
@@ -34,6 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
             .errors(&[404]),
         Route::new(Method::GET, "/api/contexts/{context_id}/branches/{a}/diff/{b}", "diff_branches", diff)
             .summary("Compare two branches: where they part, and what each has since")
+            .query::<DiffBranches>()
             .replies::<BranchDiff>(200)
             .errors(&[404]),
         Route::new(Method::POST, "/api/contexts/{context_id}/branches/{branch_name}/merge", "merge_branch", merge)
@@ -74,8 +77,12 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn diff(State(http): State<Http>, Pair(context, a, b): Pair<SessionId, BranchName>) -> HttpResult<BranchDiff> {
-    ok(http.engine.diff_branches(&http.scope(), &context, &a, &b).await)
+async fn diff(
+    State(http): State<Http>,
+    Pair(context, a, b): Pair<SessionId, BranchName>,
+    Query(request): Query<DiffBranches>,
+) -> HttpResult<BranchDiff> {
+    ok(http.engine.diff_branches(&http.scope(), &context, &a, &b, request).await)
 }
 
 async fn merge(

@@ -180,6 +180,7 @@ async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
     for (method, path, _) in operations() {
         let path = path.replace("{sessionId}", "s").replace("{checkpointId}", "c").replace("{project_id}", "p");
         let path = path.replace("{context_id}", "c").replace("{message_id}", "m").replace("{branch_name}", "b");
+        let path = path.replace("{a}", "a").replace("{b}", "b");
         let refusal = message(method.as_str(), &format!("{path}?shred=true")).await;
         assert!(refusal.starts_with("unknown field `shred`"), "{method} {path}: {refusal}");
     }

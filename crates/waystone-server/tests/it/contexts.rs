@@ -7,6 +7,7 @@ mod document;
 mod example;
 mod failure;
 mod hostile;
+mod look;
 mod message;
 mod replay;
 mod retry;

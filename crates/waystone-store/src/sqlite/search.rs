@@ -1,7 +1,8 @@
 //! Search by words, in the database's own index, and by meaning, in memory: in segments, and in what sessions last saved. What is held in
-//! memory is in [`corpus`], and how the index of sessions follows them in [`upkeep`].
+//! memory is in [`corpus`], how the index of sessions follows them in [`upkeep`], and what a turn can look back at in [`message`].
 
 mod corpus;
+mod message;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, params};
 use waystone_core::api::{CheckpointPage, Hit, ListCheckpoints, Segment, SegmentFilters};
 use waystone_core::clock::Timestamp;
-use waystone_core::search::{Found, NEAR, join, snippet, text_of_context};
+use waystone_core::search::{Found, NEAR, Snippet, join, snippet, text_of_context};
 use waystone_core::store::{Scope, SegmentPage, SelectSegments};
 
 use super::checkpoint;
@@ -18,6 +19,7 @@ use super::cursor;
 use super::error::DbResult;
 use super::segment::{FILTERS, bind, find_project, kept_projects, own_of, place_of, read_by_key};
 use corpus::Corpus;
+pub(crate) use message::search_messages;
 pub(crate) use upkeep::{begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, write_indexed};
 
 /// As many of the nearest count as matches.
@@ -168,7 +170,8 @@ pub(crate) fn search_checkpoints(
         let Some(checkpoint) = indexed.get(key) else { continue };
         let (mut row, text) = checkpoint::find_with_text(db, *checkpoint)?;
         let text = text.map(|raw| text_of_context(&raw)).unwrap_or_default();
-        row.hit = Some(hit(found, snippet(&text, query), row.created_at, now));
+        // The lines of what is indexed of a context are not its own.
+        row.hit = Some(Hit { line: None, ..hit(found, snippet(&text, query), row.created_at, now) });
         page.checkpoints.push(row);
     }
     Ok(page)
@@ -187,12 +190,12 @@ pub(crate) fn reindex(db: &Connection, is_beginning: bool, at: Timestamp) -> DbR
     Ok(segments + upkeep::count_stale(db)?)
 }
 
-fn hit(found: &Found, snippet: String, since: Timestamp, now: Timestamp) -> Hit {
+fn hit(found: &Found, snippet: Snippet, since: Timestamp, now: Timestamp) -> Hit {
     let why = match (found.by_words, found.by_meaning) {
         (true, true) => "words and meaning",
         (true, false) => "words",
         (false, true) => "meaning",
         (false, false) => "beside a match",
     };
-    Hit { score: f64::from(found.score), why, snippet, age: now.age_of(since) }
+    Hit { score: f64::from(found.score), why, snippet: snippet.text, line: Some(snippet.line), age: now.age_of(since) }
 }

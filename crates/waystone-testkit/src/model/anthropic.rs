@@ -7,7 +7,7 @@ use super::reply::{Parts, Spoken};
 /// A whole answer: a block of text if there is some, then a block for each call.
 pub(super) fn answer(spoken: &Spoken, request: &Value) -> Parts {
     let (read, written) = spoken.cached;
-    let fresh = (spoken.prompt_words as u64).saturating_sub(read + written);
+    let fresh = spoken.prompt.saturating_sub(read + written);
     let usage = json!({
         "input_tokens": fresh, "cache_read_input_tokens": read, "cache_creation_input_tokens": written, "output_tokens": 1,
     });

@@ -19,7 +19,7 @@ pub(super) fn answer(spoken: &Spoken, request: &Value) -> Parts {
     let finish_reason = if spoken.calls.is_empty() { "stop" } else { "tool_calls" };
     let mut closing = of(json!([{ "index": 0, "delta": {}, "finish_reason": finish_reason }]), Value::Null);
     if request["stream_options"]["include_usage"] == true {
-        let (prompt, completion) = (spoken.prompt_words, chunks.len());
+        let (prompt, completion) = (spoken.prompt, chunks.len() as u64);
         let total = prompt + completion;
         let mut usage = json!({ "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total });
         if spoken.cached != (0, 0) {
@@ -31,8 +31,9 @@ pub(super) fn answer(spoken: &Spoken, request: &Value) -> Parts {
     Parts { opening: add(json!({ "role": "assistant", "content": "" })), chunks, closing }
 }
 
-pub(super) fn failure(message: &str) -> Value {
-    json!({ "error": { "message": message, "type": "fake_error", "param": null, "code": null } })
+pub(super) fn failure(message: &str, code: Option<&str>) -> Value {
+    let kind = if code.is_some() { "invalid_request_error" } else { "fake_error" };
+    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }
 
 pub(super) fn event(data: &str) -> Vec<u8> {

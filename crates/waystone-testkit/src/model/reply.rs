@@ -13,12 +13,16 @@ pub struct Reply {
     tool_calls: Vec<(String, Value)>,
     /// What is said instead when tools have returned.
     after_results: Option<Box<Reply>>,
+    /// What is said instead, by what is asked.
+    chosen: Option<fn(&Value) -> Reply>,
     /// How many characters of arguments come at once; half of them if none.
     piece_chars: Option<usize>,
     cached: (u64, u64),
     pause: Duration,
     split_bytes: Option<usize>,
     status: u16,
+    /// Of what went wrong, as OpenAI has them.
+    code: Option<&'static str>,
     retry_after: Option<String>,
     content_type: Option<String>,
     /// Whether anything is sent before it stops.
@@ -66,11 +70,13 @@ impl Reply {
             says,
             tool_calls: Vec::new(),
             after_results: None,
+            chosen: None,
             piece_chars: None,
             cached: (0, 0),
             pause: Duration::ZERO,
             split_bytes: None,
             status: 200,
+            code: None,
             retry_after: None,
             content_type: None,
             has_head: true,
@@ -120,6 +126,11 @@ impl Reply {
         self
     }
 
+    /// What is said follows from the request, as an agent's does.
+    pub fn by(choose: fn(&Value) -> Self) -> Self {
+        Self { chosen: Some(choose), ..Self::new(Says::Chunks(Vec::new())) }
+    }
+
     /// The arguments of calls come so many characters at a time, and those of several calls in turn.
     pub fn split_calls(mut self, chars: usize) -> Self {
         self.piece_chars = Some(chars);
@@ -147,6 +158,11 @@ impl Reply {
     /// Other than 200, the text is said in an error object.
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;
+        self
+    }
+
+    pub(super) fn code(mut self, code: Option<&'static str>) -> Self {
+        self.code = code;
         self
     }
 
@@ -191,12 +207,16 @@ impl Reply {
         self
     }
 
-    pub(super) fn script(mut self, wire: Wire, request: &Value) -> Script {
+    /// As bytes, for a request whose prompt is so long.
+    pub(super) fn script(mut self, wire: Wire, request: &Value, prompt: u64) -> Script {
+        if let Some(choose) = self.chosen {
+            return choose(request).script(wire, request, prompt);
+        }
         let is_result = |message: &Value| message["role"] == "tool" || message["content"][0]["type"] == "tool_result";
         if request["messages"].as_array().and_then(|all| all.last()).is_some_and(is_result)
             && let Some(instead) = self.after_results.take()
         {
-            return instead.script(wire, request);
+            return instead.script(wire, request, prompt);
         }
         let document = self.document(wire, request);
         let Parts { mut opening, mut chunks, mut closing } = match (&document, &self.says) {
@@ -205,8 +225,8 @@ impl Reply {
                 Parts { chunks: events.iter().map(|data| openai::event(data)).collect(), ..Parts::default() }
             }
             (None, _) => match wire {
-                Wire::OpenAi => openai::answer(&self.spoken(request), request),
-                Wire::Anthropic => anthropic::answer(&self.spoken(request), request),
+                Wire::OpenAi => openai::answer(&self.spoken(request, prompt), request),
+                Wire::Anthropic => anthropic::answer(&self.spoken(request, prompt), request),
             },
         };
         let mut ending = Ending::Whole;
@@ -230,7 +250,7 @@ impl Reply {
             return Some(said());
         }
         let failure = || match wire {
-            Wire::OpenAi => openai::failure(&said()),
+            Wire::OpenAi => openai::failure(&said(), self.code),
             Wire::Anthropic => anthropic::failure(&said()),
         };
         (self.status != 200).then(|| failure().to_string())
@@ -244,12 +264,12 @@ impl Reply {
         format!("HTTP/1.1 {status} Fake\r\nContent-Type: {kind}\r\n{retry_after}Transfer-Encoding: chunked\r\n\r\n")
     }
 
-    fn spoken(&self, request: &Value) -> Spoken {
+    fn spoken(&self, request: &Value, prompt: u64) -> Spoken {
         Spoken {
             texts: self.said(request),
             calls: self.tool_calls.clone(),
             piece_chars: self.piece_chars,
-            prompt_words: prompt_words(request),
+            prompt,
             cached: self.cached,
         }
     }
@@ -268,7 +288,8 @@ pub(super) struct Spoken {
     pub(super) texts: Vec<String>,
     pub(super) calls: Vec<(String, Value)>,
     piece_chars: Option<usize>,
-    pub(super) prompt_words: usize,
+    /// How long the prompt is, in words, or in tokens where those are counted.
+    pub(super) prompt: u64,
     /// How much of the prompt was read from a cache, and written into one.
     pub(super) cached: (u64, u64),
 }
@@ -305,10 +326,10 @@ fn last_user_message(request: &Value) -> String {
     last.map(|message| text_of(&message["content"])).unwrap_or_default()
 }
 
-fn prompt_words(request: &Value) -> usize {
+pub(super) fn prompt_words(request: &Value) -> u64 {
     let messages = request["messages"].as_array().into_iter().flatten();
     let texts = messages.map(|message| text_of(&message["content"])).chain([text_of(&request["system"])]);
-    texts.map(|text| text.split_whitespace().count()).sum()
+    texts.map(|text| text.split_whitespace().count() as u64).sum()
 }
 
 /// A text, or the text of blocks.

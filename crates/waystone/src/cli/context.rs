@@ -9,8 +9,8 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::{Map, json};
 use waystone_core::api::{
-    Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, FindContext, FindWindow,
-    ListContexts, ListMessages, Message, Metadata, SaveContext,
+    Branch, ChatConfig, ContentPart, Context, ContextPage, ContextState, Deletion, DiffBranches, FindContext,
+    FindWindow, ListContexts, ListMessages, Message, Metadata, SaveContext,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, ProjectId, SessionId};
@@ -73,6 +73,9 @@ pub(crate) enum Command {
         context: SessionId,
         a: BranchName,
         b: BranchName,
+        /// How many messages of each to show, 1 to 1000
+        #[arg(long, default_value_t = DiffBranches::default_limit())]
+        limit: u32,
     },
     /// Tell a branch what another one came to, after showing what it will be told
     Merge {
@@ -185,8 +188,8 @@ pub(crate) async fn run(
         Command::Branches { context } => {
             out.print(&engine.list_branches(scope, &context).await?, |list| branches(&list.branches))
         }
-        Command::Diff { context, a, b } => {
-            out.print(&engine.diff_branches(scope, &context, &a, &b).await?, branch::diff)
+        Command::Diff { context, a, b, limit } => {
+            out.print(&engine.diff_branches(scope, &context, &a, &b, DiffBranches { limit }).await?, branch::diff)
         }
         Command::Merge { context, from, into, dry_run, yes } => {
             let merge = branch::Merge { context, from, into, is_dry_run: dry_run, yes };

@@ -7,11 +7,13 @@ use waystone_core::clock::Since;
 use waystone_core::id::ProjectId;
 use waystone_core::store::Scope;
 
-use super::render::{Out, cut, short, table};
+use super::render::{Out, cut, plain, short};
 use super::segment::tier;
 
 /// As much of a line that fits is shown.
-const TEXT_CHARS: usize = 80;
+const TEXT_CHARS: usize = 76;
+/// So many lines before and after a hit are printed by the command that is offered.
+const AROUND: u64 = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {
@@ -50,37 +52,54 @@ pub(crate) async fn run(
 }
 
 fn show(found: &SearchResults) -> String {
-    let segment = |segment: &Segment| {
-        let place = format!("{}, {}", short(segment.project_id.as_str()), segment.tier.as_str());
-        row(segment.segment_id.to_string(), &place, segment.hit.as_ref())
-    };
+    if found.segments.is_empty() && found.checkpoints.is_empty() {
+        return "Nothing was found. Other words may help; `waystone segment list` and `waystone session list` show what there is.\n"
+            .to_owned();
+    }
     let mut parts = Vec::new();
     if !found.segments.is_empty() {
-        parts.push(table(&["SEGMENT", "PROJECT", "SCORE", "BY", "AGE", "TEXT"], found.segments.iter().map(segment)));
+        parts.push(segments(&found.segments));
     }
     if !found.checkpoints.is_empty() {
         parts.push(checkpoints(&found.checkpoints));
     }
-    if parts.is_empty() {
-        return "Nothing was found.".to_owned();
-    }
+    let line = found.segments.iter().find_map(|segment| Some((segment, segment.hit.as_ref()?.line?)));
     parts.push("`waystone segment show` and `waystone checkpoint show` print one whole.\n".to_owned());
-    parts.join("\n")
+    let around = line.map(|(segment, line)| {
+        let (from, to) = (line.saturating_sub(AROUND).max(1), line + AROUND);
+        format!(
+            "waystone expand 'ws:segment:{}?lines={from}-{to}'   prints what is around the first hit.\n",
+            segment.segment_id
+        )
+    });
+    parts.concat() + &around.unwrap_or_default()
+}
+
+/// Segments that a search found.
+pub(super) fn segments(found: &[Segment]) -> String {
+    let shown = found.iter().map(|segment| {
+        let place =
+            format!("{} {} in {}", segment.tier.as_str(), segment.kind.as_str(), short(segment.project_id.as_str()));
+        entry(&segment.segment_id.to_string(), &place, segment.hit.as_ref())
+    });
+    shown.collect()
 }
 
 /// Checkpoints that a search found.
 pub(super) fn checkpoints(found: &[Checkpoint]) -> String {
-    let checkpoint = |saved: &Checkpoint| {
-        let name = saved.metadata.name().unwrap_or_default();
-        let session =
-            if name.is_empty() { saved.session_id.to_string() } else { format!("{} ({name})", saved.session_id) };
-        row(saved.checkpoint_id.to_string(), &short(&session), saved.hit.as_ref())
-    };
-    table(&["CHECKPOINT", "SESSION", "SCORE", "BY", "AGE", "TEXT"], found.iter().map(checkpoint))
+    let shown = found.iter().map(|saved| {
+        let name = saved.metadata.name().map(|name| format!(" ({})", short(name))).unwrap_or_default();
+        let place = format!("checkpoint of {}{name}", short(saved.session_id.as_str()));
+        entry(&saved.checkpoint_id.to_string(), &place, saved.hit.as_ref())
+    });
+    shown.collect()
 }
 
-fn row(id: String, place: &str, hit: Option<&Hit>) -> Vec<String> {
-    let (score, why) = hit.map_or((0.0, ""), |hit| (hit.score, hit.why));
-    let (age, text) = hit.map_or(("", ""), |hit| (hit.age.as_str(), hit.snippet.as_str()));
-    vec![id, place.to_owned(), format!("{score:.2}"), why.to_owned(), age.to_owned(), cut(text, TEXT_CHARS)]
+/// What was found, and below it the line that fits best.
+fn entry(id: &str, place: &str, hit: Option<&Hit>) -> String {
+    let place = plain(place);
+    let Some(Hit { score, why, snippet, line, age }) = hit else { return format!("{id}  {place}\n\n") };
+    let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let text = cut(&plain(snippet), TEXT_CHARS.saturating_sub(line.len()));
+    format!("{id}  {place}\n  {line}{text}\n  {score:.2} by {why}, {age} old\n\n")
 }

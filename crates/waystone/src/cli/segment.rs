@@ -141,7 +141,7 @@ pub(crate) enum Garbage {
 /// Which segments, by words and by what is known of them.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// What to look for; to be stashed, a text must have every word and "quoted phrase" of it
+    /// Words, names or "quoted phrases"; `stash` takes only texts that have all of them
     query: Option<String>,
     /// Only of this file
     #[arg(long)]
@@ -266,7 +266,13 @@ async fn run_on_stash(
                 }
                 let more = more(found.next_cursor.as_deref());
                 let (rows, total) = (found.segments.len(), found.total_matches);
-                format!("{}\n{rows} shown, {total} have its words or meaning\n{more}", segments(&found.segments, full))
+                let shown = match full {
+                    false if found.segments.iter().any(|segment| segment.hit.is_some()) => {
+                        super::search::segments(&found.segments)
+                    }
+                    _ => segments(&found.segments, full) + "\n",
+                };
+                format!("{shown}{rows} shown, {total} have its words or meaning\n{more}")
             })
         }
         OnStash::Retrieve { which, move_to_active, limit, full } => {

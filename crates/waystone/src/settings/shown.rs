@@ -3,7 +3,7 @@
 //! A reference to the environment (`${NAME}`) is no secret, and is shown.
 
 use serde_json::{Map, Value};
-use waystone_core::secret::{Policy, Secrets};
+use waystone_core::secret::without_secrets;
 
 use super::Settings;
 
@@ -90,11 +90,6 @@ fn hide_in_pair(pair: &str) -> String {
         Some((name, value)) => format!("{name}={}", hide(value)),
         None => hide(pair),
     }
-}
-
-fn without_secrets(text: &str) -> String {
-    let secrets = Secrets::new(Policy::Redact, Policy::Off, Vec::new());
-    secrets.shown().and_then(|cover| cover.text(text)).unwrap_or_else(|| text.to_owned())
 }
 
 #[cfg(test)]

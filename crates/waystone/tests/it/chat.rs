@@ -1,10 +1,12 @@
 //! `waystone chat` and `waystone context` as people meet them.
 
 mod approval;
+mod branch;
 mod person;
 mod servers;
 mod talk;
 mod terminal;
+mod window;
 mod workspace;
 
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 use waystone_testkit::harness::private_dir;
+use waystone_testkit::model::{FakeModel, Reply};
 use waystone_testkit::process::{McpProcess, binary, command};
 
 const SAVE: &str = "workflow_checkpoint_save";
@@ -260,4 +261,46 @@ fn what_a_person_gets_wrong_has_a_hint_and_an_exit_code() {
     check(&["session", "unmark", "s", "a"], 1, "is not marked");
     check(&["session", "mark", "none", "a"], 1, "there is no session `none`");
     check(&["session", "class", "s", "none"], 1, "key `none`");
+}
+
+/// On a terminal and over MCP, by a model that is on this machine; and without one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_of_this_machine_writes_summaries_where_that_is_configured() {
+    let directory = private_dir();
+    let fake = FakeModel::start().await;
+    fake.pull(["llama3.2:latest"]).otherwise(Reply::text("Sixty steps read a file each."));
+    let file = directory.path().join("context.json");
+    std::fs::write(&file, json!({ "userGoal": "ship it", "notes": long("note") }).to_string()).unwrap();
+    let view = |model: &str| {
+        let arguments = ["checkpoint", "view", "--tokens", "300", "--strategy", "summary", "--file"];
+        let mut command = command(&binary("waystone"), directory.path());
+        command.args(arguments).arg(&file).args(["--compression-model", model]);
+        command.env("OLLAMA_HOST", fake.root_url()).output().unwrap()
+    };
+    let shown = printed(&view("llama3.2"));
+    assert!(shown.contains("\"notes\": \"Sixty steps read a file each.\""), "{shown}");
+    assert!(shown.contains("summaries by llama3.2: notes (1 calls, "), "{shown}");
+    assert_eq!(fake.requests()[0]["model"], "llama3.2");
+
+    let without = view("demo");
+    assert!(!printed(&without).contains("summaries by"));
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(
+        said.contains("the demo model writes no summaries") && said.contains("lines were chosen instead"),
+        "{said}"
+    );
+
+    let settings = json!({ "contextCompression": "advanced", "compressionModel": "llama3.2" });
+    std::fs::write(directory.path().join("config.json"), settings.to_string()).unwrap();
+    let mut mcp = command(&binary("waystone"), directory.path());
+    mcp.arg("mcp").env("OLLAMA_HOST", fake.root_url());
+    let mut process = McpProcess::start_with(&mut mcp).unwrap();
+    let saved = process.call(SAVE, json!({ "context": { "notes": long("note") } })).unwrap().unwrap();
+    let request = json!({ "checkpointId": saved["checkpointId"], "maxTokens": 200 });
+    let loaded = process.call(LOAD, request).unwrap().unwrap();
+    assert_eq!(loaded["context"], json!({ "notes": "Sixty steps read a file each." }), "{loaded}");
+    assert_eq!(loaded["summary"]["model"], "llama3.2", "{loaded}");
+    let handle = &loaded["survival"]["shortened"][0]["handle"];
+    let whole = process.call(EXPAND, json!({ "handle": handle })).unwrap().unwrap();
+    assert_eq!(whole["content"], long("note"));
 }

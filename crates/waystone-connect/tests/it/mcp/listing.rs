@@ -1,10 +1,7 @@
 //! Which tools there are.
 
 use serde_json::{Map, json};
-use waystone_connect::AllTools;
-use waystone_connect::workspace::Bounds;
 use waystone_core::api::Tool;
-use waystone_core::tools::Tools;
 
 use super::{Control, call, count, echo, names, servers};
 
@@ -182,22 +179,6 @@ async fn of_many_tools_that_are_left_out_a_few_are_named() {
     let toolbox = servers([("fake", control.server(json!({ "tools": tools })))]).list().await;
     assert_eq!((toolbox.tools.len(), toolbox.warnings.len()), (0, 11));
     assert_eq!(toolbox.warnings[10], "MCP server `fake`: and 15 more of its tools are left out");
-}
-
-#[tokio::test]
-async fn there_are_no_more_tools_than_models_take() {
-    let tools: Vec<_> = (0..125).map(|number| json!({ "name": format!("t{number:03}"), "inputSchema": {} })).collect();
-    let control = Control::new().await;
-    let servers = servers([("fake", control.server(json!({ "tools": tools })))]);
-    let tools = AllTools { servers, bounds: Bounds::default() };
-    let toolbox = tools.list(None).await;
-    assert_eq!((toolbox.tools.len(), toolbox.warnings.len()), (125, 0));
-    let toolbox = tools.list(Some("/")).await;
-    let last = toolbox.tools.last().unwrap();
-    assert_eq!((toolbox.tools.len(), last.name.as_str()), (128, "fake__t123"));
-    let told = "there are 129 tools, and models take at most 128: `fake__t124` and those after it are left out; disable \
-                servers that are not needed";
-    assert_eq!(toolbox.warnings, [told]);
 }
 
 #[tokio::test]

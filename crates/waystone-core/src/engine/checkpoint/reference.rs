@@ -14,8 +14,9 @@ use crate::engine::Engine;
 use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::id::{BranchName, CheckpointId, ProjectId, SegmentId, SessionId};
+use crate::offload::offload_unless;
 use crate::pack::pack;
-use crate::store::{Added, NewCheckpoint, Scope, WhichMessages, WindowPart};
+use crate::store::{Added, NewCheckpoint, Scope, WhichMessages};
 
 /// The key under which a reference is kept.
 const CONVERSATION: &str = "conversation";
@@ -99,14 +100,13 @@ impl Engine {
             Some(name) => name.clone(),
             None => found.active_branch_name.parse().map_err(Error::broken)?,
         };
-        let rows = self.store.load_window(scope, context, Some(&branch), WindowPart::Whole).await?;
-        let Some(newest) = rows.entries.last().map(|entry| &entry.message) else {
+        let Some(newest) = self.newest_message(scope, context, &branch).await? else {
             let why = "nothing was said on this branch yet, so there is nothing to keep";
             return Err(Error::InvalidInput(why.to_owned()));
         };
         let metadata = request.metadata.clone().unwrap_or_default();
         let secrets = self.scan_checkpoint(&Map::new(), &metadata)?;
-        let reference = Reference { branch, head: newest.id.clone(), config: found.config };
+        let reference = Reference { branch, head: newest.id, config: found.config };
         let mut new = self.refer(context, &found.project_id, &reference, metadata)?;
         let place = format!("contexts/{context}/checkpoints");
         new.idempotency = request.idempotency_key.clone().map(|key| retry_of(key, &place, &request));
@@ -144,9 +144,12 @@ impl Engine {
         let Some(reference) = Reference::read(&loaded.context) else { return Ok(loaded) };
         let all = WhichMessages::UpTo(reference.head.clone());
         let messages = self.store.list_messages(scope, &session, &all).await?.messages;
-        let mut context = reference.written();
-        context.insert("messages".to_owned(), json!(messages));
-        let context = to_raw_value(&context).map_err(|error| Error::broken(error.to_string()))?;
+        let write = move || {
+            let mut context = reference.written();
+            context.insert("messages".to_owned(), json!(messages));
+            to_raw_value(&context)
+        };
+        let context = offload_unless(false, write).await?.map_err(|error| Error::broken(error.to_string()))?;
         Ok(LoadedCheckpoint { context, ..loaded })
     }
 }

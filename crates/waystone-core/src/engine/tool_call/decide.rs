@@ -200,7 +200,7 @@ impl Engine {
             step.tools.push(ToolChange::Decide { id: id.clone(), status: verdict.status() });
             if let Some((told, outcome)) = verdict.told(&call) {
                 let told = ToolOutput::error(told);
-                n = self.end_call(step, n, Ended::of(&call), told, outcome).await?;
+                n = self.end_call(step, n, Ended::of(&call, &turn.config.model_id), told, outcome).await?;
             }
         }
         let others = || open.iter().filter(|open| !request.tool_call_ids.contains(&open.call.id));

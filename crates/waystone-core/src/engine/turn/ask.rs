@@ -14,6 +14,7 @@ use crate::api::{
     ContentDelta, ContentPart, ContextState, MessageType, Metadata, Origin, Role, ToolCallRequested, ToolOutcome,
 };
 use crate::engine::checkpoint::Reference;
+use crate::engine::model::answer_tokens;
 use crate::engine::tool_call::Ended;
 use crate::engine::window::Prepared;
 use crate::error::Result;
@@ -79,6 +80,7 @@ impl Live {
             messages: assembled.said(),
             tools,
             is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
+            answer_tokens: answer_tokens(&self.turn.config.parameters, manifest.limit),
             parameters: self.turn.config.parameters.clone(),
         };
         self.prepared = Some((call, assembled.tokens));
@@ -157,14 +159,15 @@ impl Live {
             let message = "the model answered nothing".to_owned();
             return Err(failed("MODEL_ANSWERED_NOTHING", message, "retry, or say it in other words", true));
         }
-        if let Some(counted) = usage {
-            let name = self.engine.chat.model.describe(&self.turn.config.model_id).name;
-            self.engine.calibration.note(&name, asked, counted.prompt);
+        let model = &self.turn.config.model_id;
+        let Some(usage) = usage else {
+            let usage = Usage { prompt: self.engine.expect_tokens(model, asked), ..Usage::default() };
+            return Ok(Answered { usage, is_estimate: true, calls });
+        };
+        if !self.engine.counts_as_we_do(model) {
+            self.engine.calibration.note(&self.engine.chat.model.describe(model).name, asked, usage.prompt);
         }
-        Ok(match usage {
-            Some(usage) => Answered { usage, is_estimate: false, calls },
-            None => Answered { usage: Usage { prompt: asked, ..Usage::default() }, is_estimate: true, calls },
-        })
+        Ok(Answered { usage, is_estimate: false, calls })
     }
 
     /// Tells an answer that was held back, without what must not be kept.
@@ -271,7 +274,7 @@ impl Live {
                     .end_call(
                         &mut step,
                         self.n,
-                        Ended { id: &id, tool: &tool, edited: None },
+                        Ended { id: &id, tool: &tool, edited: None, model: &self.turn.config.model_id },
                         output,
                         ToolOutcome::Failed,
                     )
@@ -318,7 +321,8 @@ impl Live {
         let parts = judged.iter().map(Judged::part).collect();
         let made = self.make_message(kind, parts, draft.message, facts).await;
         let (message, warnings) = made.map_err(|error| of_store(&error))?;
-        let completion = if answered.is_estimate { message.tokens } else { answered.usage.completion };
+        let expected = || self.engine.expect_tokens(&self.turn.config.model_id, message.tokens);
+        let completion = if answered.is_estimate { expected() } else { answered.usage.completion };
         let prices = self.engine.chat.model.describe(&self.turn.config.model_id).prices;
         let facts = message.facts.counted(Usage { completion, ..answered.usage }, prices);
         Ok((NewMessage { facts, ..message }, warnings))

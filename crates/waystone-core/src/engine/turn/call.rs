@@ -236,7 +236,8 @@ impl Live {
         };
         let mut step = self.step(to);
         step.operation = Some("message.added");
-        let ended = self.engine.end_call(&mut step, self.n, Ended::of(&call), output, outcome).await;
+        let ended = Ended::of(&call, &self.turn.config.model_id);
+        let ended = self.engine.end_call(&mut step, self.n, ended, output, outcome).await;
         self.n = ended.map_err(|error| of_store(&error))?;
         if is_last {
             self.n += 1;

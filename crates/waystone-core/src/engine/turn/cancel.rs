@@ -7,7 +7,7 @@ use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
-use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, ToolChange, Turn, WhichMessages};
+use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, ToolChange, Turn};
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
@@ -54,14 +54,11 @@ impl Engine {
 
     /// The answer at the end of a branch, if someone ended it.
     async fn kept_answer(&self, scope: &Scope, context: &SessionId, branch: &BranchName) -> Result<Option<SegmentId>> {
-        let page = |offset, limit| WhichMessages::Branch { name: Some(branch.clone()), offset, limit };
-        let total = match self.store.list_messages(scope, context, &page(0, 0)).await {
+        match self.newest_message(scope, context, branch).await {
             // It was deleted since.
-            Err(Error::BranchNotFound { .. }) => return Ok(None),
-            counted => counted?.total,
-        };
-        let last = self.store.list_messages(scope, context, &page(total.saturating_sub(1), 1)).await?;
-        Ok(last.messages.into_iter().next().filter(|last| last.metadata.cancelled).map(|last| last.id))
+            Err(Error::BranchNotFound { .. }) => Ok(None),
+            newest => Ok(newest?.filter(|newest| newest.metadata.cancelled).map(|newest| newest.id)),
+        }
     }
 
     /// Ends a turn that another process runs, or none, unless it has moved meanwhile.
@@ -115,6 +112,7 @@ impl Engine {
             let kind = MessageType::Text;
             let message = self.prepare_message(Role::Assistant, kind, text, Vec::new(), Origin::Agent, facts).await?;
             let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
+            let facts = self.expect_facts(&turn.config.model_id, facts);
             let message = NewMessage { id: draft.message.clone(), facts, ..message };
             n += 1;
             step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));

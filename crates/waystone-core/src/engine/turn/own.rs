@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{ChatConfig, Message, SegmentFilters, Tier, Tool};
+use crate::api::{ChatConfig, Message, Segment, Tool};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Holder, Range};
-use crate::id::{SessionId, TaskId};
+use crate::id::SessionId;
+use crate::offload::offload_unless;
 use crate::prose::{NOTICE, entry, fence};
-use crate::store::{Scope, SelectSegments, WhichTask};
+use crate::store::{Scope, SearchMessages, Turn};
 use crate::tokens;
 use crate::tools::ToolOutput;
 
@@ -84,29 +85,23 @@ impl Engine {
         if query.trim().is_empty() {
             return Err(Error::InvalidInput("query is empty".to_owned()));
         }
-        let task: TaskId = context.as_str().parse().map_err(Error::InvalidInput)?;
-        let select = SelectSegments {
-            project: Some(self.store.find_turn(scope, context).await?.project),
-            first: None,
-            task: WhichTask::Named(task),
-            tiers: &[Tier::Working, Tier::Stashed, Tier::Archive],
-            filters: SegmentFilters::default(),
+        let Turn { branch, config, .. } = self.store.find_turn(scope, context).await?;
+        let search = SearchMessages {
+            context: context.clone(),
+            branch,
             query: query.to_owned(),
-            is_ascending: false,
+            // Whoever looks for something is not to find that it was looked for.
+            passed_over: own_tools(&config.tools).map(|tool| tool.name).collect(),
             limit: FOUND_MAX,
-            cursor: None,
-            preview: Some(PREVIEW_CHARS),
+            preview: PREVIEW_CHARS,
             now: self.clock.now(),
         };
-        let found = self.store.search_segments(scope, select).await?.segments;
+        let found = self.store.search_messages(scope, search).await?;
         if found.is_empty() {
             return Ok("nothing was found; other words may help".to_owned());
         }
-        let entries = found.iter().map(|segment| {
-            let handle = Handle::to_segment(&segment.segment_id).to_string();
-            entry(&handle, segment.origin, &segment.text)
-        });
-        Ok(format!("{NOTICE}{}", fence(&entries.collect::<String>())))
+        let most = self.page_tokens(&config);
+        offload_unless(false, move || list(&found, most)).await
     }
 
     async fn expand_message(&self, scope: &Scope, context: &SessionId, handle: &str, offset: u64) -> Result<String> {
@@ -118,11 +113,31 @@ impl Engine {
         let config = self.store.find_turn(scope, context).await?.config;
         let most = self.page_tokens(&config);
         let page = move || page(&whole_text(&message), handle.range, offset, most);
-        crate::offload::offload_unless(false, page).await?
+        offload_unless(false, page).await?
     }
 
     fn page_tokens(&self, config: &ChatConfig) -> u64 {
         (self.chat.model.describe(&config.model_id).limit / 16).clamp(1, PAGE_TOKENS_MAX)
+    }
+}
+
+/// What was found, the best first: as many as there is room for, and of the best at least where it is.
+fn list(found: &[Segment], tokens_max: u64) -> String {
+    let told = |count: usize, chars: usize| {
+        let entries = found.iter().take(count).map(|segment| {
+            let handle = Handle::to_segment(&segment.segment_id).to_string();
+            entry(&handle, segment.origin, &segment.text.chars().take(chars).collect::<String>())
+        });
+        format!("{NOTICE}{}", fence(&entries.collect::<String>()))
+    };
+    let wholes = (1..=found.len()).rev().map(|count| (count, usize::MAX));
+    let cuts = std::iter::successors(Some(PREVIEW_CHARS), |chars| (*chars > 0).then_some(chars / 2));
+    let mut all = wholes.chain(cuts.map(|chars| (1, chars))).map(|(count, chars)| told(count, chars)).peekable();
+    loop {
+        let told = all.next().unwrap_or_default();
+        if all.peek().is_none() || tokens::count(&told) as u64 <= tokens_max {
+            return told;
+        }
     }
 }
 

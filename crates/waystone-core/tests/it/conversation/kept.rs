@@ -1,7 +1,8 @@
 use serde_json::json;
-use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts};
+use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts, SaveContext};
 use waystone_core::error::Conflict;
 use waystone_core::{Error, Limits};
+use waystone_testkit::audit;
 use waystone_testkit::harness::copy_dir;
 use waystone_testkit::model::Reply;
 
@@ -193,4 +194,32 @@ async fn cleaning_up_leaves_where_conversations_stand_and_what_is_resumed_is_no_
     assert_eq!(cleaned.checkpoints, 0, "{cleaned:?}");
     let resumed = t.h.engine.resume_sessions(&t.h.scope, serde_json::from_value(json!({})).unwrap()).await.unwrap();
     assert!(resumed.sessions.is_empty(), "{resumed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_conversation_stands_is_kept_also_when_an_older_message_cannot_be_read() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    t.say(&id, "first").await;
+    t.say(&id, "second").await;
+    audit::open(t.h.data_dir()).execute_batch("UPDATE message SET facts = x'00' WHERE position = 1").unwrap();
+    let request = SaveContext { branch: None, metadata: None, idempotency_key: None };
+    t.h.engine.save_context(&t.h.scope, &id, request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_not_found_by_how_it_is_led() {
+    let mut t = Talk::new().await;
+    let id = t.create(json!({ "system_prompt_id": "heliotrope" })).await.id;
+    t.say(&id, "Hi").await;
+    t.h.save("session", json!({ "goal": "plant heliotrope" })).await;
+    t.h.restart_mirrored().await;
+    for query in ["heliotrope", "system_prompt_id", "temperature of a model"] {
+        let request = json!({ "query": query, "content": true });
+        let found = t.h.engine.list_checkpoints(&t.h.scope, serde_json::from_value(request).unwrap()).await.unwrap();
+        let sessions: Vec<&str> = found.checkpoints.iter().map(|found| found.session_id.as_str()).collect();
+        assert!(!sessions.contains(&id.as_str()), "{query}: {sessions:?}");
+        assert_eq!(sessions.contains(&"session"), query == "heliotrope", "{query}: {sessions:?}");
+    }
+    t.h.check_invariants().await;
 }

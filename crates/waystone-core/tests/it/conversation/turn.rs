@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use serde_json::json;
-use waystone_core::Error;
+use waystone_connect::{ProviderSettings, Providers};
 use waystone_core::api::{ContextState, EditMessage, MessageType, Role, UpdateContext};
 use waystone_core::error::Conflict;
+use waystone_core::{Chat, Error};
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, states, told, until_state};
@@ -336,5 +339,28 @@ async fn the_store_may_fail_at_any_step_of_a_turn_and_the_turn_ends_all_the_same
         if steps > 40 {
             return;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_must_know_how_long_an_answer_may_be_is_told_what_is_left_for_it() {
+    let mut t = Talk::new().await;
+    let settings = ProviderSettings {
+        anthropic_api_key: Some("key".to_owned()),
+        anthropic_base_url: Some(t.fake.root_url()),
+        models: serde_json::from_value(json!({ "small": { "provider": "anthropic", "limit": 2000 } })).unwrap(),
+        ..ProviderSettings::default()
+    };
+    let chat = Chat { model: Arc::new(Providers::new(settings)), ..t.chat() };
+    t.h.engine = t.h.engine.clone().with_chat(chat);
+    let cases = [
+        (json!({ "model_id": "claude-sonnet-4-5" }), 4096),
+        (json!({ "model_id": "small" }), 500),
+        (json!({ "model_id": "small", "parameters": { "max_tokens": 700 } }), 700),
+    ];
+    for (request, expected) in cases {
+        let id = t.create(request.clone()).await.id;
+        t.say(&id, "Hi").await;
+        assert_eq!(t.fake.requests().pop().unwrap()["max_tokens"], expected, "{request}");
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use waystone_core::api::View;
 use waystone_core::canon::Hash;
+use waystone_core::secret::without_secrets;
 use waystone_core::store::TranscriptEnd;
 use waystone_core::transcript::{Captured, Said, Turn};
 
@@ -116,4 +117,11 @@ async fn a_transcript_is_captured_whatever_is_said_and_told_without_secrets() {
         assert_eq!(guide.contains(&key), is_told, "{policy:?}: {guide}");
         assert!(is_told || guide.contains("deploy with [redacted:openai-key], please"), "{guide}");
     }
+}
+
+#[test]
+fn what_others_say_is_shown_without_secrets_whatever_is_set() {
+    let token = secret_of("github-token");
+    assert_eq!(without_secrets(&format!("no {token} here")), "no [redacted:github-token] here");
+    assert_eq!(without_secrets("nothing to hide"), "nothing to hide");
 }

@@ -181,6 +181,27 @@ async fn two_branches_are_compared_from_where_they_part() {
 }
 
 #[tokio::test]
+async fn a_comparison_shows_so_many_of_each_side_and_says_how_many_there_are() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    talk.ask(&context, "and tests").await;
+    let path = format!("/{context}/branches/main/diff/try");
+    let all = talk.get(&path).await;
+    assert_eq!((&all["a"]["total"], &all["a"]["has_more"]), (&json!(4), &json!(false)));
+    let first = talk.get(&format!("{path}?limit=2")).await;
+    let counts = |side: &str| {
+        (first[side]["messages"].as_array().unwrap().len(), &first[side]["total"], &first[side]["has_more"])
+    };
+    assert_eq!(counts("a"), (2, &json!(4), &json!(true)));
+    assert_eq!(counts("b"), (2, &json!(2), &json!(false)));
+    assert_eq!(first["b"]["messages"][0]["message_id"], tried, "the oldest first");
+    assert_eq!(first["a"]["tokens"], all["a"]["tokens"], "of all");
+    for limit in ["0", "1001", "x"] {
+        talk.refuses("GET", &format!("{path}?limit={limit}"), None, 400, "VALIDATION_ERROR").await;
+    }
+}
+
+#[tokio::test]
 async fn a_branch_is_told_what_another_came_to_and_can_forget_it_again() {
     let talk = Talk::new().await;
     let (context, tried) = parted(&talk).await;
@@ -210,6 +231,52 @@ async fn a_branch_is_told_what_another_came_to_and_can_forget_it_again() {
     talk.fake.then(Reply::text("?"));
     talk.ask(&context, "and now?").await;
     assert!(!talk.fake.requests().pop().unwrap()["messages"].to_string().contains("SQLite with WAL for all"));
+}
+
+/// Asks on a branch that is not the active one.
+async fn ask_on(talk: &Talk, context: &str, branch: &str, content: &str, answer: &str) {
+    talk.fake.then(Reply::text(answer));
+    let mut events = talk.follow(context).await;
+    let body = json!({ "content": content, "branch": branch });
+    assert_eq!(talk.post(&format!("/{context}/messages"), body).await.0, 201);
+    until_state(&mut events, "Idle").await;
+}
+
+#[tokio::test]
+async fn what_a_branch_was_told_is_not_told_again_until_it_is_taken_back() {
+    let talk = Talk::new().await;
+    let (context, tried) = parted(&talk).await;
+    let path = format!("/{context}/branches/main/merge");
+    let merge = async |from: &str| {
+        let (status, merged) = talk.post(&path, json!({ "from": from })).await;
+        assert_eq!(status, 200, "{merged}");
+        (merged["messages"].as_u64().unwrap(), text(&merged["content"]))
+    };
+    merge("try").await;
+    for body in [json!({ "from": "try" }), json!({ "from": "try", "dry_run": true })] {
+        talk.refuses("POST", &path, Some(body), 400, "VALIDATION_ERROR").await;
+    }
+    let (_, operations) = talk.client.get("/api/operations").await;
+    let first = operations["operations"].as_array().unwrap().iter().find(|done| done["kind"] == "branch.merged");
+    let first = text(&first.unwrap()["operation_id"]);
+
+    ask_on(&talk, &context, "try", "what of indexes?", "We decided to index names only.").await;
+    let (messages, content) = merge("try").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("index names only") && !content.contains("SQLite with WAL"), "{content}");
+    // What goes on from the middle of what was told has only its own to tell.
+    talk.post(&format!("/{context}/branches"), json!({ "name": "deep", "parent_message_id": tried })).await;
+    ask_on(&talk, &context, "deep", "and a log?", "We decided to keep a log.").await;
+    let (messages, content) = merge("deep").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("keep a log") && !content.contains("compare databases"), "{content}");
+
+    let (status, undone) = talk.client.call("POST", &format!("/api/operations/{first}/undo"), Some(json!({}))).await;
+    assert_eq!(status, 200, "{undone}");
+    let (messages, content) = merge("try").await;
+    assert_eq!(messages, 2);
+    assert!(content.contains("SQLite with WAL") && !content.contains("index names only"), "{content}");
+    talk.refuses("POST", &path, Some(json!({ "from": "try" })), 400, "VALIDATION_ERROR").await;
 }
 
 #[tokio::test]

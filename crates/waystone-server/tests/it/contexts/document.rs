@@ -66,5 +66,8 @@ async fn every_route_of_conversations_is_documented() {
     let names: BTreeSet<&str> =
         query.as_array().unwrap().iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
     assert_eq!(names, BTreeSet::from(["branch", "context_id", "ids", "limit", "offset"]), "{query}");
+    let query = &document["paths"]["/api/contexts/{context_id}/branches/{a}/diff/{b}"]["get"]["parameters"];
+    let limit = query.as_array().unwrap().iter().find(|parameter| parameter["name"] == "limit").unwrap();
+    assert_eq!((&limit["schema"]["maximum"], &limit["schema"]["default"]), (&json!(1000), &json!(50)), "{limit}");
     assert_eq!(document["openapi"], json!("3.1.0"));
 }

@@ -34,7 +34,8 @@ fn question_message() -> Value {
     json!({
         "id": "msg-1", "role": "user", "content": [{ "type": "text", "text": "Hello" }], "message_type": "text",
         "metadata": {
-            "created_at": AT, "branch": "main", "tokens": { "prompt": 1, "completion": 0, "total": 1 }, "origin": "user",
+            "created_at": AT, "branch": "main", "origin": "user",
+            "tokens": { "prompt": 1, "completion": 0, "total": 1, "estimated": true },
         },
         "parent_id": null,
     })

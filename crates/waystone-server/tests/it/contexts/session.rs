@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use waystone_core::Chat;
+use waystone_server::http::{Guard, Http};
 use waystone_testkit::audit;
-use waystone_testkit::model::Reply;
+use waystone_testkit::model::{FakeModel, Reply};
 
-use super::{Talk, assert_refused, take, text, until_state};
-use crate::client::{json_of, post};
+use super::{Talk, assert_refused, chat_of, take, text, until_state};
+use crate::client::{Client, json_of, post};
 
 #[tokio::test]
 async fn a_session_that_is_a_conversation_takes_no_checkpoint() {
@@ -217,4 +219,25 @@ async fn a_checkpoint_of_a_conversation_is_made_on_demand_and_outlives_its_branc
     let forged = json!({ "sessionId": context, "context": { "conversation": {} } });
     let (status, refused) = talk.client.call("POST", "/api/checkpoints", Some(forged)).await;
     assert_eq!((status.as_u16(), &refused["error"]["code"]), (409, &json!("CONFLICT")));
+}
+
+/// Whoever does not want them has those that are asked for, and no others.
+#[tokio::test]
+async fn without_auto_save_only_what_is_asked_for_is_kept_as_a_checkpoint() {
+    let fake = FakeModel::start().await;
+    let client = Client::new();
+    let chat = Chat { saves_turns: false, ..chat_of(Some(fake.base_url())) };
+    let engine = client.harness.engine.clone().with_chat(chat);
+    let router = Http::new(engine, "tester", client.stop.subscribe()).router(Guard::default());
+    let talk = Talk { client: Client { router, ..client }, fake };
+    let context = talk.create().await;
+    talk.ask(&context, "first").await;
+    talk.ask(&context, "second").await;
+    let listed =
+        || async { talk.client.get(&format!("/api/checkpoints?sessionId={context}")).await.1["total"].clone() };
+    assert_eq!(listed().await, 0);
+    let (status, saved) = talk.post(&format!("/{context}/checkpoints"), json!({})).await;
+    assert_eq!((status, &saved["status"]), (201, &json!("SAVED")), "{saved}");
+    talk.ask(&context, "third").await;
+    assert_eq!(listed().await, 1);
 }

@@ -1,5 +1,9 @@
 //! What the model is told fits, and can be looked at.
 
+mod long;
+mod sent;
+mod strict;
+
 use serde_json::{Value, json};
 use waystone_testkit::model::Reply;
 

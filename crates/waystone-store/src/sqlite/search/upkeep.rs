@@ -20,6 +20,10 @@ const BYTES_MAX: usize = 256 * 1024;
 /// A session that saves all the time is indexed no more often.
 const REST_MS: i64 = 10_000;
 
+/// The checkpoint that session `s` is found by; none where it was deleted, or is a conversation: its messages are found, and its checkpoints
+/// only say where it stood and how it is led.
+const FOUND_BY: &str = "iif(s.archived_at_ms IS NULL AND NOT EXISTS (SELECT 1 FROM conversation AS c WHERE c.session = s.key), s.head, NULL)";
+
 /// What a session is to be found by.
 pub(crate) struct Pending {
     session: i64,
@@ -62,11 +66,10 @@ pub(crate) fn mark_all_stale(db: &Connection) -> rusqlite::Result<()> {
 
 /// Reads some of the sessions that changed. `at` leaves those alone that were indexed a moment ago.
 pub(crate) fn read_pending(db: &Connection, at: Option<Timestamp>) -> DbResult<Vec<Pending>> {
-    let mut statement = db.prepare_cached(
-        "SELECT i.session, iif(s.archived_at_ms IS NULL, s.head, NULL) FROM checkpoint_index AS i
-         JOIN session AS s ON s.key = i.session
-         WHERE i.stale = 1 AND (?1 IS NULL OR i.indexed_at_ms NOT BETWEEN ?1 - ?2 AND ?1) ORDER BY i.session LIMIT ?3",
-    )?;
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT i.session, {FOUND_BY} FROM checkpoint_index AS i JOIN session AS s ON s.key = i.session
+         WHERE i.stale = 1 AND (?1 IS NULL OR i.indexed_at_ms NOT BETWEEN ?1 - ?2 AND ?1) ORDER BY i.session LIMIT ?3"
+    ))?;
     let rows = statement.query_map(params![at.map(Timestamp::ms), REST_MS, SESSIONS_MAX], |row| {
         Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
     })?;
@@ -103,11 +106,10 @@ pub(crate) fn write_indexed(db: &Connection, pending: &[Pending], at: Timestamp)
         }
         let pieces: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_le_bytes()).collect();
         let added: Option<i64> = db
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "INSERT INTO checkpoint_index (session, checkpoint, indexed_at_ms, stale, pieces)
-                 SELECT key, ?2, ?3, iif(archived_at_ms IS NULL, head, NULL) IS NOT ?2, ?4 FROM session WHERE key = ?1
-                 RETURNING key",
-            )?
+                 SELECT s.key, ?2, ?3, {FOUND_BY} IS NOT ?2, ?4 FROM session AS s WHERE s.key = ?1 RETURNING key"
+            ))?
             .query_row(params![session, checkpoint, at.ms(), pieces], |row| row.get(0))
             .optional()?;
         if let Some(key) = added

@@ -12,8 +12,8 @@ use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{PlanId, ProjectId, SegmentId, SnapshotId, TaskId};
 use waystone_core::store::{
-    Candidates, ChangeSegments, Changed, FindCandidates, NewSegments, Plan, Put, Restored, Roots, Scope, SegmentPage,
-    SegmentStore, SelectSegments, Undo, Usage, WhichSnapshot, WhichTask,
+    Candidates, ChangeSegments, Changed, FindCandidates, NewSegments, Plan, Put, Restored, Roots, Scope,
+    SearchMessages, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, WhichSnapshot, WhichTask,
 };
 
 use crate::sqlite::{Sqlite, garbage, operation, search, segment, task, usage};
@@ -43,6 +43,11 @@ impl SegmentStore for Sqlite {
     async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
         let (scope, corpora) = (scope.clone(), Arc::clone(&self.corpora));
         self.readers.read(move |db| search::search_segments(db, &scope, &corpora, &select)).await
+    }
+
+    async fn search_messages(&self, scope: &Scope, search: SearchMessages) -> Result<Vec<Segment>> {
+        let (scope, corpora) = (scope.clone(), Arc::clone(&self.corpora));
+        self.readers.read(move |db| search::search_messages(db, &scope, &corpora, &search)).await
     }
 
     async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {

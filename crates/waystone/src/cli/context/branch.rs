@@ -20,7 +20,7 @@ pub(super) fn diff(diff: &BranchDiff) -> String {
 }
 
 fn side(side: &BranchSide) -> String {
-    let messages = count(side.messages.len() as u64, "message");
+    let messages = count(side.total, "message");
     let head = format!("\nOnly on {}: {messages}, {} tokens\n", side.name, thousands(side.tokens));
     if side.messages.is_empty() {
         return head;
@@ -29,7 +29,9 @@ fn side(side: &BranchSide) -> String {
         let preview = cut(&line(&message.preview), PREVIEW_CHARS);
         vec![message.message_id.to_string(), message.role.as_str().to_owned(), thousands(message.tokens), preview]
     });
-    head + &table(&["MESSAGE", "ROLE", "TOKENS", "BEGINS WITH"], rows)
+    let shown = side.messages.len();
+    let more = if side.has_more { format!("{shown} of {}; more: --limit\n", side.total) } else { String::new() };
+    head + &table(&["MESSAGE", "ROLE", "TOKENS", "BEGINS WITH"], rows) + &more
 }
 
 /// What is to be merged, and how.

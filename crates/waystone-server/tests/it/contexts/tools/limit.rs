@@ -41,6 +41,22 @@ async fn the_policy_says_which_calls_wait() {
 }
 
 #[tokio::test]
+async fn tools_beyond_what_models_take_are_left_out_and_it_is_said_how_many() {
+    let desk = Desk::new().await;
+    let tools: Vec<Value> = (0..128).map(|n| json!({ "name": format!("t{n:03}"), "read_only": true })).collect();
+    let context = desk.create_with(json!(tools)).await;
+    let listed = desk.talk.get(&format!("/{context}/tools")).await;
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!((names.len(), names.last()), (126, Some(&"t125")), "there is room for two of our own");
+    let told = "there are 132 tools, and a model takes 126 besides ours: 6 of them, `t126` and those after it, are left out; declare \
+                fewer, or disable servers that are not needed";
+    assert_eq!(listed["warnings"], json!([told]));
+    desk.talk.ask(&context, "hello").await;
+    assert_eq!(desk.talk.fake.requests().pop().unwrap()["tools"].as_array().unwrap().len(), 126);
+}
+
+#[tokio::test]
 async fn a_model_that_calls_without_end_is_asked_once_more_without_tools() {
     let desk = Desk::new().await;
     for _ in 0..5 {
