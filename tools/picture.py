@@ -2,7 +2,7 @@
 
 Usage: picture.py BINARY SVG [--check]
 
-It is the same at every run: ids are replaced, and nothing else that is shown depends on the time. `cargo xtask docs` runs it.
+It is the same at every run: ids and ages are replaced, and nothing else that is shown depends on the time. `cargo xtask docs` runs it.
 """
 
 import html
@@ -21,7 +21,7 @@ COMMANDS = [
     ("waystone checkpoint save billing context.json", slice(None)),
     ("waystone checkpoint view --latest billing --tokens 60", slice(None)),
     ("waystone segment put --file build.log --type log --stash", slice(1, 2)),
-    ("waystone segment search 'why did the build fail?' --json | grep -o '\"snippet.*'", slice(None)),
+    ("waystone segment search 'why did the build fail?'", slice(None)),
 ]
 COLUMNS, WIDTH, HEIGHT, MARGIN, BAR = 86, 8.4, 19, 18, 34
 STYLE = """
@@ -56,7 +56,8 @@ def lines(binary):
 
 
 def wrapped(line):
-    line = re.sub(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "01a1eb98-bac9-…", line)
+    line = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "01a1eb98-bac9-…", line)
+    line = re.sub(r"\d+ m?s old", "2 s old", line)
     for start in range(0, max(len(line), 1), COLUMNS):
         yield look(line), line[start : start + COLUMNS]
 
