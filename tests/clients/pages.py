@@ -237,6 +237,9 @@ class Names:
             path.append(word)
         assert path or not words or words[0].startswith("-"), f"{page}: there is no command waystone {' '.join(words)}"
         told = self.ask(*path, "--help")
+        is_group, rest = "\nCommands:\n" in told, words[len(path) :]
+        is_known = not (path and is_group and rest and re.match(r"[a-z]", rest[0]))
+        assert is_known, f"{page}: there is no command waystone {' '.join(words)}"
         for flag in re.findall(r"(?<!\S)\[?(--[a-z-]+)", " ".join(words)):
             assert flag in told, f"{page}: waystone {' '.join(path)} has no {flag}"
 
