@@ -2,6 +2,7 @@
 
 mod bench;
 mod dist;
+mod docs;
 mod eval;
 mod faults;
 mod test;
@@ -24,6 +25,8 @@ enum Task {
     Eval(eval::Eval),
     /// Make the archive that people install, with its sum; unpacks and runs it, and prints sizes last
     Dist(dist::Options),
+    /// Make the parts of the guide that the product itself says
+    Docs(docs::Options),
     /// Write a golden data directory of the present format, once
     Golden { name: String },
 }
@@ -35,6 +38,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(options) => bench::run(&options),
         Task::Eval(eval) => eval::run(&eval),
         Task::Dist(options) => dist::run(&options),
+        Task::Docs(options) => docs::run(&options),
         Task::Golden { name } => {
             tokio::runtime::Runtime::new()?.block_on(waystone_testkit::golden::write(&name));
             Ok(())

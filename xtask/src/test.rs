@@ -1,11 +1,12 @@
 //! `cargo xtask test`: everything, from a fresh clone. What it needs besides the Rust toolchain, Python 3 and Node it puts
 //! under `target/tools/`.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::tools::{browser, keyring, node, python};
-use crate::{root, say, sh};
+use crate::{docs, root, say, sh};
 
 /// Tests that look into files or rows for what is plain there.
 const PLAIN: [&str; 7] = [
@@ -45,12 +46,36 @@ pub(crate) fn run() -> anyhow::Result<()> {
         (python("python", "tests/clients/requirements.txt")?, node("node", "tests/clients/package.json")?);
     client(&python, "mcp_client.py", &[&binary])?;
     client(&python, "rest_schemathesis.py", &[&binary])?;
-    client(&python, "readme.py", &[&binary, &root().join("README.md")])?;
+    pages(&python, &binary)?;
     client(&python, "inspector.py", &[&binary, &modules])?;
     client(&python, "conformance.py", &[&binary, &fixtures, &modules])?;
     tool_server(&modules)?;
     page(&python, &binary)?;
     keychain(&binary)
+}
+
+/// What people read: generated pages are current, links lead somewhere, and every command does what is said.
+fn pages(python: &Path, binary: &Path) -> anyhow::Result<()> {
+    docs::run(&docs::Options { check: true })?;
+    let guide = markdown("docs/guide")?;
+    let readme = root().join("README.md");
+    let followed = guide.iter().filter(|page| !page.ends_with("SUMMARY.md"));
+    client(
+        python,
+        "pages.py",
+        &[binary, &readme].into_iter().chain(followed.map(PathBuf::as_path)).collect::<Vec<_>>(),
+    )?;
+    let others = [markdown("")?, markdown("docs")?, markdown("docs/decisions")?];
+    let linked: Vec<&Path> = guide.iter().chain(others.iter().flatten()).map(PathBuf::as_path).collect();
+    client(python, "links.py", &linked)
+}
+
+fn markdown(folder: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let files = fs::read_dir(root().join(folder))?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<anyhow::Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    Ok(files)
 }
 
 /// A tool server as people have it, with a client of ours.
