@@ -11,9 +11,15 @@ use super::prose;
 const COMMON: [&str; 3] = ["--json", "-h, --help", "-V, --version"];
 
 pub(super) fn page(binary: &Path, scratch: &Path) -> anyhow::Result<String> {
-    let mut page = String::new();
-    for name in help(binary, scratch, &[])?.commands {
-        add(binary, scratch, &[&name], &mut page)?;
+    let names = help(binary, scratch, &[])?.commands;
+    let mut page = String::from("| command | what it does |\n|---|---|\n");
+    for name in &names {
+        let about = help(binary, scratch, &[name])?.about;
+        page += &format!("| [`waystone {name}`](#waystone-{name}) | {} |\n", prose(&about));
+    }
+    page += "\n";
+    for name in &names {
+        add(binary, scratch, &[name], &mut page)?;
     }
     Ok(page)
 }
