@@ -1,6 +1,7 @@
 //! Every developer task.
 
 mod bench;
+mod dist;
 mod docs;
 mod eval;
 mod faults;
@@ -22,6 +23,8 @@ enum Task {
     /// Look how well views, classes and search do on data; prints its figures last
     #[command(subcommand)]
     Eval(eval::Eval),
+    /// Make the archive that people install, with its sum; unpacks and runs it, and prints sizes last
+    Dist(dist::Options),
     /// Make the parts of the guide that the product itself says
     Docs(docs::Options),
     /// Write a golden data directory of the present format, once
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         Task::Faults(fault) => faults::run(fault),
         Task::Bench(options) => bench::run(&options),
         Task::Eval(eval) => eval::run(&eval),
+        Task::Dist(options) => dist::run(&options),
         Task::Docs(options) => docs::run(&options),
         Task::Golden { name } => {
             tokio::runtime::Runtime::new()?.block_on(waystone_testkit::golden::write(&name));

@@ -89,7 +89,11 @@ fn tool_server(modules: &Path) -> anyhow::Result<()> {
 /// A browser is no part of a toolchain.
 fn page(python: &Path, binary: &Path) -> anyhow::Result<()> {
     match browser() {
-        Ok(()) => client(python, "browser.py", &[binary]),
+        Ok(()) => {
+            client(python, "browser.py", &[binary])?;
+            // One of the examples is a page.
+            client(python, "examples.py", &[binary])
+        }
         Err(error) => {
             say(format_args!(
                 "pages in a browser are NOT tested: there is no chromium, and it cannot be installed: {error:#}"

@@ -72,11 +72,11 @@ pub fn rank(found: Vec<Resumable>, asked: &Asked<'_>) -> Vec<Ranked> {
     join_alike(ranked)
 }
 
-/// Whether the first is well ahead. Being the only one is enough, unless something was asked for that it is not, or it is another project's:
-/// no one is led into work that is not theirs.
+/// Whether the first is well ahead. Being the only one is enough, unless something was asked for that it is not, or it is another
+/// project's and no words of it were: workflows of many projects have the same name.
 pub fn is_clear(ranked: &[Ranked], asked: &Asked<'_>) -> bool {
     match ranked {
-        [first, ..] if !first.is_own => false,
+        [first, ..] if !first.is_own && asked.query.is_none() => false,
         [] => false,
         [first] => first.is_answer(asked),
         [first, second, ..] => {

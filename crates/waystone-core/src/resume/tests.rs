@@ -109,9 +109,10 @@ fn each_sign_moves_a_session_before_those_without_it() {
     check(vec![here.clone(), elsewhere(session("e", 0))], None, None, &["b"], true);
     check(vec![here.clone(), elsewhere(hit("meaning", 0.2, session("e", 0)))], words, None, &["b"], false);
     let outside = elsewhere(hit("words", 1.0, session("e", 0)));
-    check(vec![here.clone(), outside.clone()], words, None, &["e", "b"], false);
+    check(vec![here.clone(), outside.clone()], words, None, &["e", "b"], true);
     check(vec![outside, hit("words", 0.1, session("w", 90))], words, None, &["w", "e"], false);
     let foreign = elsewhere(of_workflow(on("feat/x", COMMIT_HERE, session("e", 0))));
+    check(vec![foreign.clone()], None, flow, &["e"], false);
     check(vec![foreign, of_workflow(session("f", 90))], None, flow, &["f", "e"], false);
 }
 

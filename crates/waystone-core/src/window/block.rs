@@ -44,7 +44,11 @@ pub(super) fn blocks(entries: &[Entry]) -> Vec<Block<'_>> {
         let calls = calls_of(entry);
         let results = match calls {
             0 => 0,
-            _ => entries[at + 1..].iter().take_while(|next| next.is_result()).count(),
+            // What follows a gap belongs to what is not there.
+            _ => {
+                let follows = |(next, position): &(&Entry, u64)| next.is_result() && next.position == *position;
+                entries[at + 1..].iter().zip(entry.position + 1..).take_while(follows).count()
+            }
         };
         let end = at + 1 + results;
         blocks.push(Block {

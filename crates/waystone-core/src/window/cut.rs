@@ -43,8 +43,10 @@ pub(super) fn choose(blocks: &[Block<'_>], before: &Cut, room: Room) -> Result<(
         lines = Lines::new(blocks, before, room, result_max);
     }
     let (digested, elided) = lines.step().ok_or_else(|| lines.too_small())?;
+    // What was digested before may not be among the blocks, so where nothing moves the position is the one before.
     let last = |count: usize| count.checked_sub(1).map_or(0, |last| blocks[last].last());
-    let (digested_to, elided_to) = (last(digested), last(elided));
+    let digested_to = if digested == lines.digested { before.digested_to } else { last(digested) };
+    let elided_to = if elided == lines.elided { before.elided_to.max(digested_to) } else { last(elided) };
     let left = room.budget.saturating_sub(lines.tokens(digested, elided, 0));
     let told_max = lines.told_max().min(left).max(MARK_TOKENS);
     let is_told = digested == lines.digested && lines.told <= told_max;

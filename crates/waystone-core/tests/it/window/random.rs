@@ -7,8 +7,8 @@ use waystone_core::window::{Assembled, Cut, Entry, Room, assemble, assemble_agai
 use waystone_testkit::contexts::Random;
 
 use super::rule::{
-    Checked, Counter, check, check_anthropic, check_messages, check_openai, check_size, check_step, check_too_small,
-    is_result,
+    Checked, Counter, block_of, check, check_anthropic, check_messages, check_openai, check_size, check_step,
+    check_too_small, is_result, last_request,
 };
 
 /// Of each of the four tests.
@@ -225,13 +225,18 @@ impl Conversation {
             check!(twice.as_ref() == Some(window), "the same branch has two windows");
         }
         let again = assemble_again(&self.entries, window.cut.clone(), self.room, None);
+        let again = Assembled { new_digest: window.new_digest, ..again };
         check!(again == *window, "a window cannot be made again from its cut");
+        // A call does not read what was digested before.
+        let part = assemble(&part_of(&self.entries, self.cut.digested_to), &self.cut, self.room, None);
+        let part = part.map(|part| Assembled { left_out: window.left_out.clone(), ..part });
+        check!(part.as_ref() == Ok(window), "what a call reads gives another window");
         Ok(())
     }
 
     /// Where nothing was cut anew, what was sent is the beginning of what is sent now.
     fn check_stable(&self, window: &Assembled, said: &[Said], counter: &mut Counter, seen: &mut Seen) -> Checked {
-        if window.cut != self.cut {
+        if window.cut != (Cut { result_max: window.cut.result_max, ..self.cut.clone() }) {
             seen.steps += 1;
             return check_step(&self.entries, window, self.room, counter);
         }
@@ -310,4 +315,15 @@ fn arguments(random: &mut Random) -> Value {
         2 => json!({ "numbers": (0..random.below(600)).collect::<Vec<_>>() }),
         _ => json!({ "path": words(random) }),
     }
+}
+
+/// What a call reads of a branch that was digested up to a position.
+fn part_of(entries: &[Entry], digested_to: u64) -> Vec<Entry> {
+    let is_digested = |at: &usize| block_of(entries, *at)[0].position <= digested_to;
+    let digested = (0..entries.len()).take_while(is_digested).count();
+    let from = last_request(entries).unwrap_or(digested).min(digested);
+    let before = last_request(&entries[..from]);
+    let is_read =
+        |at: &usize| *at >= from || before == Some(*at) || block_of(entries, *at).iter().any(|entry| entry.is_pinned);
+    (0..entries.len()).filter(is_read).map(|at| entries[at].clone()).collect()
 }

@@ -202,7 +202,7 @@ fn is_blank(entry: &Entry) -> bool {
     !is_result(entry) && calls_in(entry).is_empty() && entry.message.text().is_empty()
 }
 
-fn last_request(entries: &[Entry]) -> Option<usize> {
+pub(super) fn last_request(entries: &[Entry]) -> Option<usize> {
     entries.iter().rposition(|entry| entry.message.role == Role::User && !is_result(entry))
 }
 

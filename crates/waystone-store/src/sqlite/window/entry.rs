@@ -12,6 +12,7 @@ use crate::sqlite::message::{FROM, Span, columns, read};
 
 /// What the user says.
 const IS_REQUEST: &str = "role = 'user' AND type <> 'tool_result'";
+const CALLS: &str = "type = 'tool_call'";
 /// What begins a message, or a message with the results of its calls.
 const BEGINS_BLOCK: &str = "type <> 'tool_result'";
 
@@ -33,7 +34,7 @@ pub(super) fn load(
     let total = spans.last().map_or(0, |span| span.last);
     let marks = list_marks(db, session, spans)?;
     let last_request = find_last(db, spans, total, IS_REQUEST)?.unwrap_or(total + 1);
-    let from = last_request.min(digested_to + 1);
+    let from = last_request.min(first_after(db, spans, digested_to, total)?);
     let mut wanted = Vec::new();
     for mark in marks.iter().filter(|mark| mark.is_pinned && mark.position < from) {
         let first = find_last(db, spans, mark.position, BEGINS_BLOCK)?.unwrap_or(mark.position);
@@ -56,6 +57,15 @@ pub(super) fn load(
         stashed: ids(|mark| mark.is_stashed),
         made,
     })
+}
+
+/// The first message behind a cut. Results that came later belong to their call, which is before it.
+fn first_after(db: &Connection, spans: &[Span], digested_to: u64, total: u64) -> DbResult<u64> {
+    let calls = find_last(db, spans, digested_to, CALLS)?;
+    if calls.is_none() || calls != find_last(db, spans, digested_to, BEGINS_BLOCK)? {
+        return Ok(digested_to + 1);
+    }
+    Ok(find_next(db, spans, digested_to + 1, BEGINS_BLOCK)?.unwrap_or(total + 1))
 }
 
 fn list(db: &Connection, spans: &[Span], from: u64, to: u64, entries: &mut Vec<Entry>) -> DbResult<()> {
