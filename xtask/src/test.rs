@@ -65,7 +65,7 @@ fn pages(python: &Path, binary: &Path) -> anyhow::Result<()> {
         "pages.py",
         &[binary, &readme].into_iter().chain(followed.map(PathBuf::as_path)).collect::<Vec<_>>(),
     )?;
-    let others = [markdown("")?, markdown("docs")?, markdown("docs/decisions")?];
+    let others = [markdown("")?, markdown("docs")?, markdown("docs/decisions")?, markdown("examples")?];
     let linked: Vec<&Path> = guide.iter().chain(others.iter().flatten()).map(PathBuf::as_path).collect();
     client(python, "links.py", &linked)
 }
