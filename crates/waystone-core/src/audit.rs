@@ -181,6 +181,8 @@ impl VerifiedAudit {
     pub fn against(mut self, kept: &AuditHead, found: Option<&str>) -> Self {
         let why = match found {
             Some(hash) if hash == kept.hash => return self,
+            // There was no record yet.
+            None if kept.seq == 0 => return self,
             Some(_) => "is another one than that which was kept as the head: the log was rewritten",
             None => {
                 "was kept as the head and is not in the log: its end was cut off, or the store restored from before"

@@ -21,7 +21,6 @@ use crate::id::{BranchName, SessionId};
 use crate::model::{Said, Usage};
 use crate::offload::offload_unless;
 use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowPart, WindowRows};
-use crate::tokens::has_vocabulary;
 use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
 
 /// So much is left empty, because providers count what stands around messages in their own way; more where their tokens are not ours.
@@ -147,19 +146,13 @@ impl Engine {
     fn room(&self, config: &ChatConfig, system: &str, tools: &[Tool]) -> (u64, Room) {
         let ModelInfo { limit, name, .. } = self.chat.model.describe(&config.model_id);
         let answer = answer_tokens(&config.parameters, limit);
-        let margin = if self.is_estimate(&config.model_id) { ESTIMATE_MARGIN_PERCENT } else { MARGIN_PERCENT };
+        let margin = if self.counts_as_we_do(&config.model_id) { MARGIN_PERCENT } else { ESTIMATE_MARGIN_PERCENT };
         let count = |text: &str| self.counts.spread(text, &[text.len()]).iter().sum::<usize>() as u64;
         let tools = if tools.is_empty() { 0 } else { count(&json!(tools).to_string()) };
         // In large steps, so that windows do not change with every answer.
         let ratio = ((self.calibration.ratio(&name) * 10.0).ceil() / 10.0).max(1.0);
         let budget = ((limit - answer) * (100 - margin) / 100) as f64 / ratio;
         (limit, Room { budget: budget as u64, system: count(system), tools })
-    }
-
-    /// Whether a model's own tokenizer is not the one that we count with.
-    fn is_estimate(&self, model: &str) -> bool {
-        let ModelInfo { provider, name, .. } = self.chat.model.describe(model);
-        provider != "demo" && !has_vocabulary(&name)
     }
 
     /// A window that was made, as it was.
@@ -254,7 +247,7 @@ impl Engine {
             limit: manifest.limit,
             budget: manifest.room.budget,
             cached_tokens,
-            estimated: self.is_estimate(&manifest.model),
+            estimated: !self.counts_as_we_do(&manifest.model),
             cost_usd: self.chat.model.describe(&manifest.model).prices.map(|prices| prices.cost_usd(usage)),
             left_out: left_out.collect(),
             changes: changes.clone(),

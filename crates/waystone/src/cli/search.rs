@@ -101,5 +101,6 @@ fn entry(id: &str, place: &str, hit: Option<&Hit>) -> String {
     let Some(Hit { score, why, snippet, line, age }) = hit else { return format!("{id}  {place}\n\n") };
     let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
     let text = cut(&plain(snippet), TEXT_CHARS.saturating_sub(line.len()));
-    format!("{id}  {place}\n  {line}{text}\n  {score:.2} by {why}, {age} old\n\n")
+    let by = if why.starts_with("beside") { "" } else { "by " };
+    format!("{id}  {place}\n  {line}{text}\n  {score:.2} {by}{why}, {age} old\n\n")
 }

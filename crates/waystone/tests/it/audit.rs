@@ -120,3 +120,14 @@ fn an_exported_audit_is_verified_without_a_data_directory() {
     let (code, said) = refused(&waystone(&nowhere, &["audit", "verify", "--file", path]));
     assert!(code == 2 && said.contains("audit.jsonl: line 1"), "{code}: {said}");
 }
+
+#[test]
+fn a_head_that_was_kept_before_anything_was_done_is_no_alarm() {
+    let directory = private_dir();
+    let (data, head) = (directory.path().join("data"), directory.path().join("head"));
+    let verify = || stdout(&waystone(&data, &["audit", "verify", "--head-file", head.to_str().unwrap()]));
+    verify();
+    verify();
+    save(&data, &directory.path().join("file"), 1);
+    assert!(verify().starts_with("verified 1 record"));
+}
