@@ -6,7 +6,7 @@ use anyhow::{anyhow, ensure};
 use waystone_core::api::ContentPart;
 use waystone_core::model::{Call, Said};
 use waystone_core::tokens;
-use waystone_core::window::{Absence, Assembled, Cut, Entry, Room, assemble};
+use waystone_core::window::{Absence, Assembled, Cut, Entry, Room, TooSmall, assemble};
 
 use super::run::{Run, Way};
 use super::{READ_PRICE, WRITE_PRICE};
@@ -102,8 +102,11 @@ fn common(before: &[Said], now: &[Said]) -> usize {
 type Counter = HashMap<String, u64>;
 
 fn send(entries: &[Entry], way: Way, budget: u64, cut: &Cut, counter: &mut Counter) -> anyhow::Result<Sent> {
-    let room = Room { budget: if way == Way::Window { budget } else { u64::MAX / 1000 }, system: 0, tools: 0 };
-    let window = assemble(entries, cut, room, None).map_err(|small| anyhow!("the window is too small: {small:?}"))?;
+    let window = match way {
+        Way::Window => assemble(entries, cut, Room { budget, system: 0, tools: 0 }, None),
+        Way::Everything | Way::Newest => whole(entries),
+    };
+    let window = window.map_err(|small| anyhow!("the window is too small: {small:?}"))?;
     let handles = handles(entries, &window);
     let mut said = window.said();
     check(&said)?;
@@ -113,6 +116,14 @@ fn send(entries: &[Entry], way: Way, budget: u64, cut: &Cut, counter: &mut Count
     let tokens: u64 = said.iter().map(|said| tokens_of(said, counter)).sum();
     ensure!(way == Way::Everything || tokens <= budget, "{tokens} tokens in a window of {budget}");
     Ok(Sent { said, cut: window.cut, handles })
+}
+
+/// All of it, as it is: no window shortens what is pinned, and one without a limit leaves nothing out.
+fn whole(entries: &[Entry]) -> Result<Assembled, TooSmall> {
+    let pinned: Vec<Entry> = entries.iter().map(|entry| Entry { is_pinned: true, ..entry.clone() }).collect();
+    let window = assemble(&pinned, &Cut::default(), Room { budget: u64::MAX / 1000, system: 0, tools: 0 }, None)?;
+    assert!(window.left_out.is_empty() && window.cut == Cut::default(), "something of it is not there");
+    Ok(window)
 }
 
 /// The positions of the messages whose handle is in view.
@@ -215,4 +226,39 @@ fn words_of(text: &str) -> HashSet<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
     let words = words.map(|word| word.trim_matches('-')).filter(|word| word.len() >= 4 && word.is_ascii());
     words.filter(|word| word[1..].chars().any(is_inside)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::eval::window::run::read;
+
+    /// A run in which a tool returns more than a window shows of any result.
+    fn run() -> Run {
+        let long: String = (0..3000).map(|line| format!("line {line} of a long result\n")).collect();
+        let messages = json!([
+            { "role": "assistant", "content": "CALL read {\"path\": \"a\"}" },
+            { "role": "obs", "content": long },
+            { "role": "assistant", "content": "It has many lines." },
+        ]);
+        let (folder, written) =
+            (tempfile::tempdir().unwrap(), json!({ "goal": "read it", "messages": messages, "facts": ["line 1717"] }));
+        let file = folder.path().join("run.jsonl");
+        fs::write(&file, written.to_string()).unwrap();
+        read(&file).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_windows_are_compared_with_is_whole_however_long_it_is() {
+        let run = run();
+        let sent = send(&run.entries, Way::Everything, 0, &Cut::default(), &mut HashMap::new()).unwrap();
+        let texts: Vec<String> = sent.said.iter().map(|said| said.text().to_owned()).collect();
+        assert_eq!(texts, run.entries.iter().map(|entry| entry.message.text()).collect::<Vec<_>>());
+        let window = send(&run.entries, Way::Window, 20_000, &Cut::default(), &mut HashMap::new()).unwrap();
+        assert!(window.said != sent.said && !window.handles.is_empty(), "a window shows less of it");
+    }
 }
