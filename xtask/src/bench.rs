@@ -20,6 +20,7 @@ mod session;
 mod trajectory;
 mod transport;
 mod view;
+mod window;
 
 use std::path::PathBuf;
 
@@ -74,7 +75,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         relay: built("waystone-relay"),
     };
     let mut report = Report::default();
-    let topics: [(&str, Topic); 12] = [
+    let topics: [(&str, Topic); 13] = [
         ("the process", process::measure),
         ("one operation at a time", operation::measure),
         ("many sessions at once", concurrent::measure),
@@ -87,6 +88,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ("encryption", seal::measure),
         ("search", search::measure),
         ("conversations", conversation::measure),
+        ("window", window::measure),
     ];
     let peers: [(&str, Topic); 2] = [
         ("beside LangGraph's SqliteSaver, which is called in its own process", peer::measure),

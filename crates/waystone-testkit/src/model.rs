@@ -47,6 +47,7 @@ struct Shared {
     limit: Mutex<Option<u64>>,
     refusals: Mutex<Vec<String>>,
     asked: watch::Sender<usize>,
+    asked_at: Mutex<Option<Instant>>,
     gone: watch::Sender<usize>,
     /// How many more chunks of gated replies may go.
     gate: Semaphore,
@@ -88,6 +89,7 @@ impl FakeModel {
             limit: Mutex::default(),
             refusals: Mutex::default(),
             asked: watch::Sender::new(0),
+            asked_at: Mutex::default(),
             gone: watch::Sender::new(0),
             gate: Semaphore::new(0),
         });
@@ -165,6 +167,11 @@ impl FakeModel {
         self.shared.asked.subscribe().wait_for(|asked| *asked >= requests).await.unwrap();
     }
 
+    /// When the newest request began to come; what this server does with it is not in that.
+    pub fn asked_at(&self) -> Option<std::time::Instant> {
+        self.shared.asked_at.lock().unwrap().map(Instant::into_std)
+    }
+
     /// Waits until `clients` clients have left before the end of their answer.
     pub async fn gone(&self, clients: usize) {
         self.shared.gone.subscribe().wait_for(|gone| *gone >= clients).await.unwrap();
@@ -240,6 +247,7 @@ async fn answer(shared: &Shared, request: Request, writer: &mut OwnedWriteHalf) 
         None => reply::prompt_words(&body),
     };
     let script = reply.script(wire, &body, prompt);
+    *shared.asked_at.lock().unwrap() = Some(request.begun);
     if let Some(requests) = &shared.requests {
         let Request { authorization, api_key, .. } = request;
         requests.lock().unwrap().push(Asked { authorization, api_key, body });
@@ -321,6 +329,7 @@ struct Request {
     authorization: Option<String>,
     api_key: Option<String>,
     body: Vec<u8>,
+    begun: Instant,
 }
 
 impl Request {
@@ -334,6 +343,7 @@ impl Request {
                 return None;
             }
         };
+        let begun = Instant::now();
         let head = String::from_utf8(received[..head_bytes].to_vec()).ok()?;
         let mut lines = head.lines();
         let path = lines.next()?.split(' ').nth(1)?.to_owned();
@@ -350,6 +360,6 @@ impl Request {
         }
         let rest = received.split_off(head_bytes + body_bytes);
         let body = std::mem::replace(received, rest).split_off(head_bytes);
-        Some(Self { path, authorization: header("authorization"), api_key: header("x-api-key"), body })
+        Some(Self { path, authorization: header("authorization"), api_key: header("x-api-key"), body, begun })
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Repor
 }
 
 /// A server that asks `fake`, on a directory of its own.
-async fn serve(
+pub(super) async fn serve(
     programs: &Programs,
     data_dir: &Path,
     fake: &FakeModel,
@@ -69,7 +69,7 @@ async fn until_sequence(events: &mut Events, sequence: u64) -> anyhow::Result<()
     }
 }
 
-async fn until_idle(events: &mut Events) -> anyhow::Result<()> {
+pub(super) async fn until_idle(events: &mut Events) -> anyhow::Result<()> {
     loop {
         let told = events.next().await?.context("the stream ended")?;
         if told.data.get("new_state").is_some_and(|state| state == "Idle") {
