@@ -81,6 +81,8 @@ const PROBLEMS: [(&str, &str); 14] = [
 /// What is wrong with the database in `data_dir`; nothing when it is sound.
 pub fn audit(data_dir: &Path) -> Vec<String> {
     let db = open(data_dir);
+    // All of it as it is at one moment: loads are recorded a little later, and may be meanwhile.
+    db.execute_batch("BEGIN").unwrap();
     let mut problems: Vec<String> = PROBLEMS
         .iter()
         .flat_map(|(what, sql)| {
