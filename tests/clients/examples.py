@@ -22,7 +22,7 @@ import urllib.request
 from pathlib import Path
 
 from browser import browse
-from readme import commands
+from pages import blocks
 from served import served
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -138,7 +138,9 @@ def waystone(env, *arguments, **options):
 
 def in_readme(name):
     """The README's lines that run an example."""
-    lines = [line for line in commands((EXAMPLES / "README.md").read_text()) if f"examples/{name}" in line]
+    page = (EXAMPLES / "README.md").read_text()
+    lines = [line for lines, _ in blocks(page) for line in lines]
+    lines = [line for line in lines if f"examples/{name}" in line]
     assert len(lines) == 2, lines
     return lines
 
