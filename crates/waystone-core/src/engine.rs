@@ -37,12 +37,14 @@ use std::sync::Arc;
 use crate::api::{ContextRule, Git};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
-use crate::id::ProjectId;
+use crate::id::{ProjectId, SessionId};
 use crate::recent::Recent;
 use crate::secret::Secrets;
 use crate::store::{SharedStore, Used};
 use crate::tokens::{Calibration, Counts};
+use crate::window::Entry;
 
+use checkpoint::Known;
 pub use conversation::{Chat, Lookup, MAIN};
 pub use document::Export;
 pub use summary::Summaries;
@@ -152,7 +154,10 @@ pub struct Engine {
     store: SharedStore,
     clock: Arc<dyn Clock>,
     limits: Arc<Limits>,
-    recent: Arc<Recent>,
+    /// The newest context of each session that was saved or loaded.
+    contexts: Arc<Recent<(i64, SessionId), Known>>,
+    /// Conversations of which a window was made, as far as they are behind its cut.
+    branches: Arc<Recent<(i64, SessionId), Vec<Entry>>>,
     counts: Arc<Counts>,
     calibration: Arc<Calibration>,
     /// The configuration's, which count after a session's own.
@@ -175,7 +180,8 @@ impl Engine {
             store,
             clock,
             limits: Arc::new(limits),
-            recent: Arc::default(),
+            contexts: Arc::new(Recent::new(checkpoint::MOST)),
+            branches: Arc::new(Recent::new(window::MOST)),
             counts: Arc::default(),
             calibration: Arc::default(),
             context_rules: Arc::new([]),

@@ -1,85 +1,69 @@
-//! The newest known context of each session, at hand: a save is packed as a delta against it, and a load of it needs no bytes
-//! from the store. What is here was saved or read whole by this process; whether it is still the newest, the store says.
+//! What was used last, at hand: as much as there is room for.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::value::RawValue;
-
-use crate::canon::Hash;
-use crate::id::{CheckpointId, SessionId};
-use crate::pack::Base;
-
-/// How much text is kept, in all.
-const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
-const SESSIONS_MAX: usize = 256;
-
-/// A checkpoint whose context is at hand.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) id: CheckpointId,
-    pub(crate) context_hash: Hash,
-    /// Of the text as it is.
-    pub(crate) raw_hash: Hash,
-    pub(crate) context: Arc<RawValue>,
+/// How much there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub(crate) bytes: usize,
+    pub(crate) entries: usize,
 }
 
-impl Known {
-    pub(crate) fn as_base(&self) -> Base {
-        Base { id: self.id.clone(), raw_hash: self.raw_hash }
-    }
+pub(crate) struct Recent<K, V>(Most, Mutex<Entries<K, V>>);
 
-    pub(crate) fn text(&self) -> &[u8] {
-        self.context.get().as_bytes()
-    }
-}
-
-type Key = (i64, SessionId);
-
-#[derive(Default)]
-pub(crate) struct Recent(Mutex<Entries>);
-
-#[derive(Default)]
-struct Entries {
-    /// Each with the turn of its last use.
-    entries: HashMap<Key, (u64, Arc<Known>)>,
-    text_bytes: usize,
+struct Entries<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    bytes: usize,
     turn: u64,
 }
 
-impl Recent {
-    pub(crate) fn find(&self, space: i64, session: &SessionId) -> Option<Arc<Known>> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.turn += 1;
-        let turn = inner.turn;
-        let (used, known) = inner.entries.get_mut(&(space, session.clone()))?;
-        *used = turn;
-        Some(Arc::clone(known))
+struct Entry<V> {
+    value: Arc<V>,
+    bytes: usize,
+    /// The turn of its last use.
+    used: u64,
+}
+
+impl<K: Hash + Eq + Clone, V> Recent<K, V> {
+    pub(crate) fn new(most: Most) -> Self {
+        Self(most, Mutex::new(Entries { entries: HashMap::new(), bytes: 0, turn: 0 }))
     }
 
-    /// Keeps `known` in place of what was known of the session before. The sessions that were not used for longest give way.
-    pub(crate) fn keep(&self, space: i64, session: &SessionId, known: Known) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.forget(&(space, session.clone()));
-        if known.text().len() > TEXT_BYTES_MAX {
-            return;
-        }
-        inner.text_bytes += known.text().len();
+    pub(crate) fn find(&self, key: &K) -> Option<Arc<V>> {
+        let mut inner = self.1.lock().unwrap_or_else(PoisonError::into_inner);
         inner.turn += 1;
         let turn = inner.turn;
-        inner.entries.insert((space, session.clone()), (turn, Arc::new(known)));
-        while inner.text_bytes > TEXT_BYTES_MAX || inner.entries.len() > SESSIONS_MAX {
-            let oldest = inner.entries.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+        let entry = inner.entries.get_mut(key)?;
+        entry.used = turn;
+        Some(Arc::clone(&entry.value))
+    }
+
+    /// Keeps a value of so many bytes in place of the one before. What was not used for longest gives way.
+    pub(crate) fn keep(&self, key: K, value: V, bytes: usize) {
+        let Self(most, inner) = self;
+        let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.forget(&key);
+        if bytes > most.bytes {
+            return;
+        }
+        inner.bytes += bytes;
+        inner.turn += 1;
+        let used = inner.turn;
+        inner.entries.insert(key, Entry { value: Arc::new(value), bytes, used });
+        while inner.bytes > most.bytes || inner.entries.len() > most.entries {
+            let oldest = inner.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { return };
             inner.forget(&oldest);
         }
     }
 }
 
-impl Entries {
-    fn forget(&mut self, key: &Key) {
-        if let Some((_, known)) = self.entries.remove(key) {
-            self.text_bytes -= known.text().len();
+impl<K: Hash + Eq, V> Entries<K, V> {
+    fn forget(&mut self, key: &K) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.bytes;
         }
     }
 }
@@ -89,27 +73,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sessions_not_used_for_longest_give_way() {
-        let recent = Recent::default();
-        let session = |n: usize| format!("s{n}").parse::<SessionId>().unwrap();
-        let known = |length: usize| {
-            let context = RawValue::from_string(format!("\"{}\"", "x".repeat(length))).unwrap();
-            Known {
-                id: "c".parse().unwrap(),
-                context_hash: Hash([0; 32]),
-                raw_hash: Hash([0; 32]),
-                context: context.into(),
-            }
-        };
-        for n in 0..SESSIONS_MAX {
-            recent.keep(1, &session(n), known(10));
+    fn what_was_not_used_for_longest_gives_way() {
+        let recent = Recent::new(Most { bytes: 100, entries: 5 });
+        for n in 0..5 {
+            recent.keep(n, n, 10);
         }
-        recent.find(1, &session(0)).unwrap();
-        recent.keep(1, &session(SESSIONS_MAX), known(10));
-        assert!(recent.find(1, &session(1)).is_none() && recent.find(2, &session(0)).is_none());
-        recent.keep(1, &session(0), known(TEXT_BYTES_MAX - 2));
-        assert_eq!(recent.0.lock().unwrap().entries.len(), 1);
-        recent.keep(1, &session(0), known(TEXT_BYTES_MAX));
-        assert_eq!(recent.0.lock().unwrap().text_bytes, 0);
+        recent.find(&0).unwrap();
+        recent.keep(5, 5, 10);
+        assert!(recent.find(&1).is_none() && recent.find(&0).is_some());
+        recent.keep(0, 7, 98);
+        assert_eq!((recent.find(&0).as_deref(), recent.find(&5)), (Some(&7), None));
+        recent.keep(0, 8, 101);
+        assert_eq!(recent.find(&0), None);
+        recent.keep(1, 1, 100);
+        assert!(recent.find(&1).is_some(), "what was forgotten takes no room");
     }
 }

@@ -45,7 +45,7 @@ pub use segment::{
 pub use retention::RetentionStore;
 pub use tool_call::{NewToolCall, OpenCall, ToolChange};
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
-pub use window::{MadeWindow, Manifest, NewWindow, WindowPart, WindowRows};
+pub use window::{AtHand, MadeWindow, Manifest, NewWindow, WindowPart, WindowRows};
 
 /// Whose data a call is about and who makes it. The space comes from the connection, never from a request's body; an agent may
 /// say there who it is.

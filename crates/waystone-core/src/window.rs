@@ -8,9 +8,10 @@
 mod block;
 mod cut;
 mod digest;
+mod entry;
 mod render;
 
-use crate::api::{Class, Message, MessageType, Role};
+use crate::api::Class;
 use crate::id::SegmentId;
 use crate::model::Said;
 use crate::secret::Cover;
@@ -19,31 +20,8 @@ use block::{Block, blocks, kept};
 pub use cut::Cut;
 pub use digest::digest_of;
 pub(crate) use digest::{retell, tell_digest, tell_summary};
+pub use entry::Entry;
 use render::Renderer;
-
-/// A message of a branch, as a window sees it.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// How many there are from the beginning up to it.
-    pub position: u64,
-    pub message: Message,
-    /// Of what it says, calls included, by our tokenizer.
-    pub tokens: u64,
-    pub is_pinned: bool,
-    /// Someone took it out of the window.
-    pub is_stashed: bool,
-}
-
-impl Entry {
-    fn is_result(&self) -> bool {
-        self.message.message_type == MessageType::ToolResult
-    }
-
-    /// Whether the user says it.
-    pub(crate) fn is_request(&self) -> bool {
-        self.message.role == Role::User && !self.is_result()
-    }
-}
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

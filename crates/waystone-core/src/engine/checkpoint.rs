@@ -5,6 +5,7 @@
 //! [`load`].
 
 mod diff;
+mod known;
 mod load;
 mod reference;
 
@@ -26,9 +27,9 @@ use crate::id::{CheckpointId, ProjectId};
 use crate::json::{self, DEPTH_MAX};
 use crate::offload::{INLINE_BYTES_MAX, offload_unless};
 use crate::pack::{Packed, pack, pack_delta};
-use crate::recent::Known;
 use crate::store::{Added, Idempotency, NewCheckpoint, Scope};
 
+pub(in crate::engine) use known::{Known, MOST};
 pub(in crate::engine) use reference::Reference;
 
 impl Engine {
@@ -69,7 +70,7 @@ impl Engine {
                 if let Some(packed) = new.packed.as_ref().filter(|_| checkpoint.checkpoint_id == new.id) {
                     let (id, raw_hash) = (new.id.clone(), packed.raw_hash);
                     let known = Known { id, context_hash: new.context_hash, raw_hash, context };
-                    self.recent.keep(scope.space, &checkpoint.session_id, known);
+                    self.keep_known(&scope, &checkpoint.session_id, known);
                 }
                 let status = if self.volatile.is_some() { SaveStatus::Volatile } else { SaveStatus::Saved };
                 let mut warnings = archived_for_room(pruned, new.checkpoints_max);

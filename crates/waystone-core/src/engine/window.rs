@@ -1,8 +1,7 @@
 //! Windows: assembled for a call, and looked at. How a branch is made to fit is in [`crate::window`].
 
+mod entry;
 mod summary;
-
-use std::collections::HashSet;
 
 use serde_json::json;
 
@@ -29,6 +28,9 @@ const ESTIMATE_MARGIN_PERCENT: u64 = 10;
 /// From so many percent on someone is warned.
 const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "medium")];
 
+pub(super) use entry::MOST;
+use entry::marked;
+
 /// A window that a model is to be told.
 pub(super) struct Prepared {
     /// What the model may call: ours too, when something is left out.
@@ -51,28 +53,14 @@ pub(super) struct Prepared {
 }
 
 impl Engine {
-    /// The window of the next call on a branch.
-    pub(super) async fn prepare_window(
-        &self,
-        scope: &Scope,
-        context: &SessionId,
-        branch: Option<&BranchName>,
-        config: &ChatConfig,
-        tools: &[Tool],
-        part: WindowPart,
-    ) -> Result<Prepared> {
-        let mut rows = self.store.load_window(scope, context, branch, part).await?;
-        let limit = self.chat.model.describe(&config.model_id).limit;
-        if rows.passed_over > 0 && rows.made.first().is_none_or(|last| last.manifest.limit != limit) {
-            // It is cut from the beginning.
-            rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
-        }
+    /// The window of the next call, made from these.
+    async fn prepare_window(&self, rows: WindowRows, config: &ChatConfig, tools: &[Tool]) -> Result<Prepared> {
         let (engine, config, tools) = (self.clone(), config.clone(), tools.to_vec());
         offload_unless(false, move || engine.assemble(rows, &config, tools).map_err(Error::WindowTooSmall)).await?
     }
 
     fn assemble(&self, rows: WindowRows, config: &ChatConfig, tools: Vec<Tool>) -> Result<Prepared, TooSmall> {
-        let WindowRows { entries, passed_over, pinned, stashed, made } = rows;
+        let WindowRows { entries, passed_over, pinned, stashed, made, .. } = rows;
         let last = made.first();
         let system = self.system_prompt(config);
         // Whoever cannot see something can look for it.
@@ -121,7 +109,7 @@ impl Engine {
         });
         Ok(Prepared {
             tools: offer(has_own).clone(),
-            called: tools_called(entries.iter().map(|entry| &entry.message)),
+            called: tools_called(entries.iter().map(|entry| &*entry.message)),
             percent_before: last.map_or(0, |last| last.tokens * 100 / room.budget.max(1)),
             head: entries.last().map_or(0, |entry| entry.position),
             told_before: last.map(|last| last.manifest.cut.told.clone()).unwrap_or_default(),
@@ -158,16 +146,8 @@ impl Engine {
     /// A window that was made, as it was.
     fn again(&self, entries: &[Entry], made: &MadeWindow) -> Assembled {
         let Manifest { room, cut, pinned, stashed, .. } = &made.manifest;
-        let (pinned, stashed): (HashSet<_>, HashSet<_>) = (pinned.iter().collect(), stashed.iter().collect());
-        let entries: Vec<Entry> = entries
-            .iter()
-            .take_while(|entry| entry.position <= made.head)
-            .map(|entry| Entry {
-                is_pinned: pinned.contains(&entry.message.id),
-                is_stashed: stashed.contains(&entry.message.id),
-                ..entry.clone()
-            })
-            .collect();
+        let told = entries.iter().take_while(|entry| entry.position <= made.head);
+        let entries = marked(told, pinned, stashed);
         assemble_again(&entries, cut.clone(), *room, self.secrets.shown())
     }
 
@@ -177,7 +157,8 @@ impl Engine {
         if request.next {
             let config = self.store.find_turn(scope, context).await?.config;
             let tools = self.tools_of(&config).await.tools;
-            let prepared = self.prepare_window(scope, context, branch, &config, &tools, WindowPart::Whole).await?;
+            let rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+            let prepared = self.prepare_window(rows, &config, &tools).await?;
             let mut window = self.shown_window(context, &prepared);
             window.warnings.extend(self.foretell_summary(&prepared));
             return Ok(window);

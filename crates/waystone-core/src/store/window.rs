@@ -1,16 +1,28 @@
 //! What the store keeps of windows.
 
+use std::ops::Range;
+
 use crate::clock::Timestamp;
 use crate::id::SegmentId;
 use crate::window::{Cut, Entry, Room};
 
 /// Which messages of a branch are loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowPart {
     Whole,
     /// Those that a window with the last one's cut, or a deeper one, can have: all behind the cut, the turn under way, and from before the cut
     /// what is pinned, with the calls and results it belongs to, and the last request.
-    AfterCut,
+    AfterCut {
+        at_hand: Option<AtHand>,
+    },
+}
+
+/// Messages of a branch that whoever asks has: all from one position on up to this message. They are not loaded again if it is on the branch:
+/// then so is all that was said before it, and nobody can change that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtHand {
+    pub from: u64,
+    pub last: SegmentId,
 }
 
 /// What a window is assembled from.
@@ -20,6 +32,8 @@ pub struct WindowRows {
     pub entries: Vec<Entry>,
     /// How many there are besides.
     pub passed_over: u64,
+    /// The positions of those that belong between them and are at hand.
+    pub at_hand: Range<u64>,
     /// What is pinned on the branch, and what was put aside.
     pub pinned: Vec<SegmentId>,
     pub stashed: Vec<SegmentId>,

@@ -1,21 +1,15 @@
 //! Messages that are in a window together, or not at all.
 
 use super::Entry;
+use super::entry::{MESSAGE_TOKENS, named_tokens};
 use crate::api::ContentPart;
 use crate::tokens;
 
-/// What a message costs besides what it says: its role, and what stands around it.
-pub(super) const MESSAGE_TOKENS: u64 = 4;
-/// And each call or result that it has.
-const CALL_TOKENS: u64 = 4;
 /// A result that is left out is a line of at most so many tokens. What is no longer stays.
 pub(super) const LINE_TOKENS: u64 = 96;
 /// What is told of a result that says nothing.
 pub(super) const NOTHING: &str = "(nothing)";
 pub(super) const NOTHING_TOKENS: u64 = 4;
-/// A message that calls tools has at most so many when it is cut, and so many more for each call besides its name and id.
-const CUT_TOKENS: u64 = 300;
-const CUT_CALL_TOKENS: u64 = 60;
 
 /// A message, or one that calls tools with their results after it.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +35,7 @@ pub(super) fn blocks(entries: &[Entry]) -> Vec<Block<'_>> {
     let last_request = entries.iter().rposition(Entry::is_request);
     let (mut blocks, mut at) = (Vec::new(), 0);
     while let Some(entry) = entries.get(at) {
-        let calls = calls_of(entry);
+        let calls = entry.calls();
         let results = match calls {
             0 => 0,
             // What follows a gap belongs to what is not there.
@@ -106,7 +100,7 @@ impl Block<'_> {
         if self.is_stashed() {
             return Cost { whole: 0, lined: 0, floor: 0 };
         }
-        let around = self.missing() + self.entries.iter().map(frame_tokens).sum::<u64>();
+        let around = self.missing() + self.entries.iter().map(Entry::frame_tokens).sum::<u64>();
         let sum =
             |is_lined| around + self.entries.iter().map(|entry| words_of(entry, is_lined, result_max)).sum::<u64>();
         let lined = sum(true);
@@ -118,7 +112,7 @@ impl Block<'_> {
 fn words_of(entry: &Entry, is_lined: bool, result_max: u64) -> u64 {
     match form_of(entry, is_lined) {
         Form::Line => LINE_TOKENS,
-        Form::CutCalls => cut_tokens(entry),
+        Form::CutCalls => entry.cut_tokens(),
         Form::Whole if !entry.is_result() => entry.tokens,
         Form::Whole if entry.is_pinned => entry.tokens.max(NOTHING_TOKENS) + edited_tokens(entry),
         Form::Whole => entry.tokens.clamp(NOTHING_TOKENS, result_max) + edited_tokens(entry),
@@ -139,38 +133,9 @@ pub(super) fn form_of(entry: &Entry, is_lined: bool) -> Form {
     match entry.is_result() {
         _ if entry.is_pinned => Form::Whole,
         true if entry.is_stashed || (is_lined && entry.tokens > LINE_TOKENS) => Form::Line,
-        false if is_lined && calls_of(entry) > 0 && entry.tokens > 2 * cut_tokens(entry) => Form::CutCalls,
+        false if is_lined && entry.calls() > 0 && entry.tokens > 2 * entry.cut_tokens() => Form::CutCalls,
         _ => Form::Whole,
     }
-}
-
-fn calls_of(entry: &Entry) -> u64 {
-    entry.message.content.iter().filter(|part| matches!(part, ContentPart::ToolCall { .. })).count() as u64
-}
-
-/// How long a message that calls tools is when it is cut, at most.
-pub(super) fn cut_tokens(entry: &Entry) -> u64 {
-    let calls = entry.message.content.iter().map(|part| match part {
-        ContentPart::ToolCall { id, name, .. } => CUT_CALL_TOKENS + named_tokens(id.as_str(), name),
-        _ => 0,
-    });
-    CUT_TOKENS + calls.sum::<u64>()
-}
-
-/// What is around the words of a message.
-pub(super) fn frame_tokens(entry: &Entry) -> u64 {
-    let around = entry.message.content.iter().map(|part| match part {
-        ContentPart::Text { .. } => 0,
-        ContentPart::ToolCall { .. } => CALL_TOKENS,
-        ContentPart::ToolResult { tool_call_id, tool_name, .. } => {
-            CALL_TOKENS + named_tokens(tool_call_id.as_str(), tool_name)
-        }
-    });
-    MESSAGE_TOKENS + around.sum::<u64>()
-}
-
-fn named_tokens(id: &str, tool: &str) -> u64 {
-    (tokens::count(id) + tokens::count(tool)) as u64
 }
 
 /// What is told of a call that was never answered: without a result no provider takes it.

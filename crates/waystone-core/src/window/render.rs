@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::block::{
-    Block, Form, MESSAGE_TOKENS, MISSING, NOTHING, NOTHING_TOKENS, answers, cut_tokens, edit_of, form_of, frame_tokens,
-    missing_tokens,
+    Block, Form, LINE_TOKENS, MISSING, NOTHING, NOTHING_TOKENS, answers, edit_of, form_of, missing_tokens,
 };
+use super::entry::MESSAGE_TOKENS;
 use super::{Absence, Cut, Entry, Kind, LeftOut, Reason, Room, Span};
 use crate::api::{Class, ContentPart, Role};
-use crate::compress::extract;
 use crate::handle::Handle;
 use crate::id::SegmentId;
 use crate::model::{Call, Said};
@@ -139,7 +138,7 @@ impl<'a> Renderer<'a> {
     }
 
     fn push(&mut self, entry: &Entry, kind: Kind, reason: Reason, words: u64, said: Said) {
-        let tokens = words + frame_tokens(entry);
+        let tokens = words + entry.frame_tokens();
         let message = Some(entry.message.id.clone());
         self.spans.push(Span { message, kind, class: class_of(reason), reason, tokens, said: Some(said) });
     }
@@ -169,30 +168,31 @@ impl<'a> Renderer<'a> {
 
     /// The text of a result, and its span without what is said.
     fn result(&mut self, block: &Block<'_>, entry: &Entry, is_lined: bool) -> (String, Span) {
-        let text = entry.message.text();
         let most = self.cut.result_max;
         let (mut text, mut words, mut reason) = match form_of(entry, is_lined) {
             Form::Line => {
-                let line = line(entry);
+                let (line, kept) = line(entry);
                 let words = tokens::count(&line) as u64;
-                self.leave_out(entry, entry.tokens, if entry.is_stashed { Absence::Stashed } else { Absence::Elided });
+                let reason = if entry.is_stashed { Absence::Stashed } else { Absence::Elided };
+                self.leave_out(entry, entry.tokens.saturating_sub(kept), reason);
                 (line, words, Reason::Elided)
             }
             _ if entry.tokens > most && !entry.is_pinned => {
-                let best = extract(&text, usize::try_from(most - NOTE_TOKENS).unwrap_or(usize::MAX));
-                let kept = best.as_deref().map_or(0, tokens::count) as u64;
+                let (best, kept) = entry.excerpt(most - NOTE_TOKENS).unwrap_or_default();
                 self.leave_out(entry, entry.tokens.saturating_sub(kept), Absence::Shortened);
                 let note = format!(
                     "[{} tokens were returned; these are the most telling lines. context_expand returns the whole: {}]",
                     entry.tokens,
                     handle(&entry.message.id)
                 );
-                let shown = format!("{}\n{note}", best.unwrap_or_default());
+                let shown = format!("{best}\n{note}");
                 let words = tokens::count(&shown) as u64;
                 (shown, words, Reason::Shortened)
             }
-            _ if text.trim().is_empty() => (NOTHING.to_owned(), NOTHING_TOKENS, Reason::Fits),
-            _ => (text, entry.tokens, Reason::Fits),
+            _ => match entry.message.text() {
+                text if text.trim().is_empty() => (NOTHING.to_owned(), NOTHING_TOKENS, Reason::Fits),
+                text => (text, entry.tokens, Reason::Fits),
+            },
         };
         if reason != Reason::Elided {
             for note in entry.message.content.iter().filter_map(edit_of) {
@@ -208,7 +208,7 @@ impl<'a> Renderer<'a> {
             kind: Kind::ToolResult,
             class: class_of(reason),
             reason,
-            tokens: words + frame_tokens(entry),
+            tokens: words + entry.frame_tokens(),
             said: None,
         };
         (self.covered(text), span)
@@ -230,19 +230,27 @@ fn handle(id: &SegmentId) -> String {
     Handle::to_segment(id).to_string()
 }
 
-fn line(entry: &Entry) -> String {
+/// What stands for a result that is left out, with its most telling line if there is room for one, and how many tokens of it are there.
+fn line(entry: &Entry) -> (String, u64) {
     let tools = entry.message.content.iter().find_map(|part| match part {
         ContentPart::ToolResult { tool_name, .. } => Some(tool_name.as_str()),
         _ => None,
     });
     let failed = if entry.message.content.iter().any(is_error) { " and failed" } else { "" };
     let (tool, id) = (shorten(tools.unwrap_or("a tool"), TOOL_CHARS), handle(&entry.message.id));
-    format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens)
+    let line =
+        format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens);
+    let left = LINE_TOKENS.saturating_sub(tokens::count(&line) as u64 + 2);
+    // What someone put aside is not to be seen.
+    match entry.excerpt(left).filter(|_| !entry.is_stashed) {
+        Some((best, kept)) => (format!("{best}\n{line}"), kept),
+        None => (line, 0),
+    }
 }
 
 /// A message that calls tools, without most of what is long in it.
 fn cut_calls(entry: &Entry) -> (String, Vec<Call>) {
-    let most = cut_tokens(entry);
+    let most = entry.cut_tokens();
     let handle = handle(&entry.message.id);
     let cut = |chars: usize| {
         let text: String = entry.message.content.iter().filter_map(text_of).collect();

@@ -32,11 +32,11 @@ pub(crate) fn load(
     };
     let spans = message::spans(db, branch)?;
     let made = list(db, row.session, &spans)?;
-    let digested_to = match part {
-        WindowPart::Whole => 0,
-        WindowPart::AfterCut => made.first().map_or(0, |last| last.manifest.cut.digested_to),
+    let (digested_to, at_hand) = match part {
+        WindowPart::Whole => (0, None),
+        WindowPart::AfterCut { at_hand } => (made.first().map_or(0, |last| last.manifest.cut.digested_to), at_hand),
     };
-    entry::load(db, row.session, &spans, digested_to, made)
+    entry::load(db, row.session, &spans, digested_to, at_hand.as_ref(), made)
 }
 
 /// The windows that were made last on the way to the end of a branch, newest first.

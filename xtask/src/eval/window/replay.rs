@@ -120,7 +120,7 @@ fn send(entries: &[Entry], way: Way, budget: u64, cut: &Cut, counter: &mut Count
 
 /// All of it, as it is: no window shortens what is pinned, and one without a limit leaves nothing out.
 fn whole(entries: &[Entry]) -> Result<Assembled, TooSmall> {
-    let pinned: Vec<Entry> = entries.iter().map(|entry| Entry { is_pinned: true, ..entry.clone() }).collect();
+    let pinned: Vec<Entry> = entries.iter().map(|entry| entry.marked(true, false)).collect();
     let window = assemble(&pinned, &Cut::default(), Room { budget: u64::MAX / 1000, system: 0, tools: 0 }, None)?;
     let nothing_cut = Cut { result_max: window.cut.result_max, ..Cut::default() };
     assert!(window.left_out.is_empty() && window.cut == nothing_cut, "something of it is not there");

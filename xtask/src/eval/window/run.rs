@@ -73,8 +73,8 @@ impl Run {
             let before = all.entries.len();
             for entry in &run.entries {
                 let position = all.entries.len() as u64 + 1;
-                let mut entry = Entry { position, ..entry.clone() };
-                entry.message.id = id(position);
+                let message = Message { id: id(position), ..(*entry.message).clone() };
+                let entry = Entry::new(position, message, entry.tokens);
                 all.entries.push(entry);
             }
             all.facts.extend(run.facts.iter().map(|(at, facts)| (before + at, facts.clone())));
@@ -138,7 +138,7 @@ impl Run {
         let calls = message.content.iter().filter(|part| matches!(part, ContentPart::ToolCall { .. }));
         let called: usize = calls.map(|call| count(&json!(call).to_string())).sum();
         let tokens = (count(&message.text()) + called) as u64;
-        self.entries.push(Entry { position, message, tokens, is_pinned: false, is_stashed: false });
+        self.entries.push(Entry::new(position, message, tokens));
         Ok(())
     }
 }

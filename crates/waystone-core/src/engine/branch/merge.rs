@@ -2,6 +2,8 @@
 //!
 //! What was told says itself which messages it stands for, from one to another. As long as it is in windows these are not told again.
 
+use std::sync::Arc;
+
 use super::common;
 use crate::api::{BranchMerged, ContextState, MergeBranch, MergedBranch, Message, MessageType, Origin, Role};
 use crate::engine::Engine;
@@ -169,7 +171,7 @@ impl Engine {
 }
 
 fn merged_text(from: &BranchName, own: Vec<Entry>) -> String {
-    let messages: Vec<Message> = own.into_iter().map(|entry| entry.message).collect();
+    let messages: Vec<Message> = own.into_iter().map(|entry| Arc::unwrap_or_clone(entry.message)).collect();
     let handle = |message: Option<&Message>| message.map(|message| Handle::to_segment(&message.id).to_string());
     let (first, last) = (handle(messages.first()).unwrap_or_default(), handle(messages.last()).unwrap_or_default());
     let [before, after, to, count] = HEAD;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::super::Engine;
+use super::Known;
 use crate::api::{Checkpoint, LoadCheckpoint, LoadedCheckpoint};
 use crate::engine::view::check_tokens;
 use crate::error::{Error, Result};
 use crate::id::{CheckpointId, SessionId};
 use crate::offload::offload;
 use crate::pack::unpack;
-use crate::recent::Known;
 use crate::store::{Scope, StoredCheckpoint, Wanted};
 
 impl Engine {
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     async fn load_latest(&self, scope: &Scope, session: SessionId) -> Result<LoadedCheckpoint> {
-        let known = self.recent.find(scope.space, &session);
+        let known = self.find_known(scope, &session);
         let read = self.read(scope, &Wanted::Latest(session.clone()), known).await?;
         let (id, damage) = match read.ok_or(Error::SessionNotFound(session))? {
             Read::Whole(loaded) => return Ok(*loaded),
@@ -109,11 +109,11 @@ impl Engine {
 
     /// The newest checkpoint of a session whose context is at hand, or can be read.
     pub(super) async fn newest_known(&self, scope: &Scope, session: &SessionId) -> Result<Option<Arc<Known>>> {
-        if let Some(known) = self.recent.find(scope.space, session) {
+        if let Some(known) = self.find_known(scope, session) {
             return Ok(Some(known));
         }
         self.read(scope, &Wanted::Latest(session.clone()), None).await?;
-        Ok(self.recent.find(scope.space, session))
+        Ok(self.find_known(scope, session))
     }
 
     /// A skipped save stands on the checkpoint it equals, so that one must be whole.
@@ -163,7 +163,7 @@ impl Engine {
         if let (Wanted::Latest(session), Some(raw_hash)) = (wanted, raw_hash) {
             let (context_hash, context) = (checkpoint.context_hash, context.clone().into());
             let known = Known { id, context_hash, raw_hash, context };
-            self.recent.keep(scope.space, session, known);
+            self.keep_known(scope, session, known);
         }
         Ok(Some(Read::whole(LoadedCheckpoint::new(checkpoint, mirror, context))))
     }

@@ -14,13 +14,13 @@ use crate::api::{
 };
 use crate::canon::{Hash, hash_text};
 use crate::document::{Part, Reader};
+use crate::engine::checkpoint::Known;
 use crate::error::{Error, Quota, Result};
 use crate::id::{CheckpointId, ProjectId, SegmentId, SnapshotId, TaskId};
 use crate::json::parse_trusted;
 use crate::meaning;
 use crate::offload::offload_unless;
 use crate::pack::{GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX, Packed};
-use crate::recent::Known;
 use crate::search::searched;
 use crate::secret::Scan;
 use crate::store::{

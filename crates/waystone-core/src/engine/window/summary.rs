@@ -8,7 +8,7 @@ use crate::engine::summary::{Spent, TIME_MAX, Text};
 use crate::error::Result;
 use crate::id::{BranchName, SessionId};
 use crate::offload::offload_unless;
-use crate::store::{Scope, WindowPart};
+use crate::store::Scope;
 use crate::window::{Assembled, Cut, Entry, assemble_again, retell, tell_summary};
 
 /// Of what stands for what was left out so much is the summary; the rest is what was asked and decided, word for word.
@@ -25,7 +25,10 @@ impl Engine {
         config: &ChatConfig,
         tools: &[Tool],
     ) -> Result<Prepared> {
-        let prepared = self.prepare_window(scope, context, branch, config, tools, WindowPart::AfterCut).await?;
+        let limit = self.chat.model.describe(&config.model_id).limit;
+        let rows = self.load_entries(scope, context, branch, limit).await?;
+        let prepared = self.prepare_window(rows, config, tools).await?;
+        self.keep_entries(scope, context, &prepared);
         match self.summary_tokens(&prepared) {
             Some(tokens_max) => self.summarize_digest(prepared, tokens_max).await,
             None => Ok(prepared),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use waystone_core::api::{FindWindow, Window};
+use waystone_core::canon::Hash;
 use waystone_core::id::{SegmentId, SessionId};
 use waystone_core::store::{ConversationStore, Scope, WindowPart};
 use waystone_testkit::model::Reply;
@@ -53,10 +54,54 @@ async fn a_call_reads_what_its_window_can_have_and_not_the_whole_branch() {
     }
     let scope = Scope::local("test");
     let load = async |part| t.h.store().load_window(&scope, &id, None, part).await.unwrap();
-    let (part, whole) = (load(WindowPart::AfterCut).await, load(WindowPart::Whole).await);
+    let (part, whole) = (load(WindowPart::AfterCut { at_hand: None }).await, load(WindowPart::Whole).await);
     assert_eq!(part.entries.len() as u64 + part.passed_over, whole.entries.len() as u64);
     assert!(part.entries.len() < 40 && whole.entries.len() > 140, "{} of {}", part.entries.len(), whole.entries.len());
     assert_eq!((part.entries[0].message.id.clone(), &part.pinned), (first, &whole.pinned));
+}
+
+/// Says something, and looks whether the model was told what the whole branch gives.
+async fn say_and_compare(t: &Talk, id: &SessionId, n: usize) {
+    talk_on(t, id, n..n + 1).await;
+    let request = t.fake.requests().pop().unwrap();
+    let messages = request["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system");
+    let sent: Vec<String> = messages
+        .map(|message| Hash::of(json!([message["role"], message["content"]]).to_string().as_bytes()).to_string())
+        .collect();
+    let whole = t.h.engine.find_window(&t.h.scope, id, FindWindow::default()).await.unwrap();
+    let spans = whole.spans.into_iter().filter(|span| !["system_prompt", "tools"].contains(&span.kind));
+    assert_eq!(sent, spans.filter_map(|span| span.hash).collect::<Vec<_>>(), "turn {n}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_at_hand_of_a_branch_gives_the_window_that_all_of_it_gives() {
+    let t = Talk::new().await;
+    let id = begin(&t, json!({})).await;
+    let project = t.context(&id).await.project_id;
+    let (scope, engine) = (&t.h.scope, &t.h.engine);
+    let of = |message: &SegmentId| json!({ "project_id": project, "segment_ids": [message] });
+    let aside = json!({ "project_id": project, "query": "19", "filters": { "task_id": id } });
+    let mut said = Vec::new();
+    for n in 0..40 {
+        say_and_compare(&t, &id, n).await;
+        let list = engine.find_window(scope, &id, FindWindow::default()).await.unwrap();
+        said.push(list.spans.iter().rev().find_map(|span| span.message_id.clone()).unwrap());
+        match n {
+            // Each is behind the cut when it is marked, and before it some turns later.
+            8 => drop(engine.pin_segments(scope, serde_json::from_value(of(&said[7])).unwrap()).await.unwrap()),
+            16 => drop(engine.unpin_segments(scope, serde_json::from_value(of(&said[7])).unwrap()).await.unwrap()),
+            20 => drop(engine.stash_segments(scope, serde_json::from_value(aside.clone()).unwrap()).await.unwrap()),
+            24 | 32 => {
+                let request = json!({ "name": format!("at-{n}"), "parent_message_id": said[n - 1] });
+                engine.create_branch(scope, &id, serde_json::from_value(request).unwrap()).await.unwrap();
+                engine.switch_branch(scope, &id, &format!("at-{n}").parse().unwrap()).await.unwrap();
+            }
+            28 => drop(engine.switch_branch(scope, &id, &"main".parse().unwrap()).await.unwrap()),
+            _ => {}
+        }
+    }
+    let stashed = engine.find_window(scope, &id, FindWindow::default()).await.unwrap();
+    assert!(stashed.left_out.iter().any(|out| out.reason == "stashed"), "nothing was put aside");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use waystone_core::api::Tier;
 use waystone_core::id::SegmentId;
-use waystone_core::store::{MadeWindow, WindowRows};
+use waystone_core::store::{AtHand, MadeWindow, WindowRows};
 use waystone_core::window::Entry;
 
 use crate::sqlite::error::{DbResult, unreadable};
@@ -29,6 +29,7 @@ pub(super) fn load(
     session: i64,
     spans: &[Span],
     digested_to: u64,
+    at_hand: Option<&AtHand>,
     made: Vec<MadeWindow>,
 ) -> DbResult<WindowRows> {
     let total = spans.last().map_or(0, |span| span.last);
@@ -42,7 +43,16 @@ pub(super) fn load(
         wanted.push((first, next - 1));
     }
     wanted.extend(find_last(db, spans, from - 1, IS_REQUEST)?.map(|request| (request, request)));
-    wanted.push((from, total));
+    let at_hand = match at_hand {
+        Some(AtHand { from: first, last }) => {
+            from.max(*first)..find_position(db, session, spans, last)?.map_or(0, |last| last + 1)
+        }
+        None => 0..0,
+    };
+    match at_hand.is_empty() {
+        true => wanted.push((from, total)),
+        false => wanted.extend([(from, at_hand.start - 1), (at_hand.end, total)]),
+    }
     wanted.sort_unstable();
     let (mut entries, mut next) = (Vec::new(), 1);
     for (first, last) in wanted {
@@ -51,12 +61,26 @@ pub(super) fn load(
     }
     let ids = |is_so: fn(&Mark) -> bool| marks.iter().filter(|mark| is_so(mark)).map(|mark| mark.id.clone()).collect();
     Ok(WindowRows {
-        passed_over: total - entries.len() as u64,
+        passed_over: total - entries.len() as u64 - at_hand.end.saturating_sub(at_hand.start),
         entries,
+        at_hand,
         pinned: ids(|mark| mark.is_pinned),
         stashed: ids(|mark| mark.is_stashed),
         made,
     })
+}
+
+/// Where a message is, if it is on the branch.
+fn find_position(db: &Connection, session: i64, spans: &[Span], id: &SegmentId) -> DbResult<Option<u64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT m.branch, m.position FROM segment AS s JOIN message AS m ON m.segment = s.key WHERE s.id = ?1 AND m.session = ?2",
+    )?;
+    let found = statement.query_row(params![id.as_str(), session], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(found.filter(|(branch, position)| is_on(spans, *branch, *position)).map(|(_, position)| position))
+}
+
+fn is_on(spans: &[Span], branch: i64, position: u64) -> bool {
+    spans.iter().any(|span| span.branch == branch && (span.first..=span.last).contains(&position))
 }
 
 /// The first message behind a cut. Results that came later belong to their call, which is before it.
@@ -74,13 +98,9 @@ fn list(db: &Connection, spans: &[Span], from: u64, to: u64, entries: &mut Vec<E
         let mut statement = db.prepare_cached(&format!("SELECT {} {FROM} WHERE {condition}", columns()))?;
         let mut rows = statement.query(params![span.branch, span.first.max(from), span.last.min(to)])?;
         while let Some(row) = rows.next()? {
-            entries.push(Entry {
-                message: read(row)?,
-                position: row.get(11)?,
-                tokens: row.get(12)?,
-                is_pinned: row.get(13)?,
-                is_stashed: is_stashed(row.get_ref(14)?.as_str().unwrap_or_default()),
-            });
+            let is_stashed = is_stashed(row.get_ref(14)?.as_str().unwrap_or_default());
+            let entry = Entry::new(row.get(11)?, read(row)?, row.get(12)?);
+            entries.push(entry.marked(row.get(13)?, is_stashed));
         }
     }
     Ok(())
@@ -100,8 +120,7 @@ fn list_marks(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<Mar
     let mut marks = Vec::new();
     while let Some(row) = rows.next()? {
         let (branch, position): (i64, u64) = (row.get(1)?, row.get(2)?);
-        let on_the_way = |span: &Span| span.branch == branch && (span.first..=span.last).contains(&position);
-        if spans.iter().any(on_the_way) {
+        if is_on(spans, branch, position) {
             let id = row.get::<_, String>(0)?.parse().map_err(|error| unreadable("a message's id", error))?;
             let is_stashed = is_stashed(row.get_ref(4)?.as_str().unwrap_or_default());
             marks.push(Mark { id, position, is_pinned: row.get(3)?, is_stashed });

@@ -1,0 +1,76 @@
+//! The messages that a window is made of, at hand for the next one: what was said stays as it is, so only what is new must be read.
+
+use std::collections::HashSet;
+
+use super::Prepared;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::id::{BranchName, SegmentId, SessionId};
+use crate::recent::Most;
+use crate::store::{AtHand, Scope, WindowPart, WindowRows};
+use crate::window::Entry;
+
+/// How much is kept, in all.
+pub(in crate::engine) const MOST: Most = Most { bytes: 32 * 1024 * 1024, entries: 64 };
+/// What a message takes besides its text, and what a token of that takes, about.
+const ENTRY_BYTES: u64 = 600;
+const TOKEN_BYTES: u64 = 4;
+
+impl Engine {
+    /// What the window of the next call is made from, by a model that holds so many tokens.
+    pub(super) async fn load_entries(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        branch: Option<&BranchName>,
+        limit: u64,
+    ) -> Result<WindowRows> {
+        let known = self.branches.find(&(scope.space, context.clone()));
+        let at_hand = known.as_deref().and_then(|known| {
+            let (first, last) = (known.first()?, known.last()?);
+            Some(AtHand { from: first.position, last: last.message.id.clone() })
+        });
+        let rows = self.store.load_window(scope, context, branch, WindowPart::AfterCut { at_hand }).await?;
+        let is_cut_so = rows.made.first().is_some_and(|last| last.manifest.limit == limit);
+        match known {
+            // It is cut from the beginning.
+            _ if rows.passed_over > 0 && !is_cut_so => {
+                self.store.load_window(scope, context, branch, WindowPart::Whole).await
+            }
+            Some(known) => Ok(with_known(rows, &known)),
+            None => Ok(rows),
+        }
+    }
+
+    /// Keeps what may be in the next window too, as far as nothing is missing in it.
+    pub(super) fn keep_entries(&self, scope: &Scope, context: &SessionId, prepared: &Prepared) {
+        let entries = &prepared.entries;
+        let behind_cut = entries.partition_point(|entry| entry.position <= prepared.manifest.cut.digested_to);
+        let gap = entries.windows(2).rposition(|two| two[0].position + 1 != two[1].position);
+        let kept = entries[behind_cut.max(gap.map_or(0, |gap| gap + 1))..].to_vec();
+        let bytes: u64 = kept.iter().map(|entry| ENTRY_BYTES + TOKEN_BYTES * entry.tokens).sum();
+        self.branches.keep((scope.space, context.clone()), kept, usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+}
+
+/// Messages with the marks that they have, or had.
+pub(super) fn marked<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    pinned: &[SegmentId],
+    stashed: &[SegmentId],
+) -> Vec<Entry> {
+    let (pinned, stashed): (HashSet<_>, HashSet<_>) = (pinned.iter().collect(), stashed.iter().collect());
+    let marked = |entry: &Entry| {
+        let id = &entry.message.id;
+        entry.marked(pinned.contains(id), stashed.contains(id))
+    };
+    entries.map(marked).collect()
+}
+
+fn with_known(mut rows: WindowRows, known: &[Entry]) -> WindowRows {
+    let known = known.iter().filter(|entry| rows.at_hand.contains(&entry.position));
+    let known = marked(known, &rows.pinned, &rows.stashed);
+    let at = rows.entries.partition_point(|entry| entry.position < rows.at_hand.start);
+    rows.entries.splice(at..at, known);
+    rows
+}
