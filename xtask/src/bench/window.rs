@@ -48,22 +48,27 @@ async fn run(programs: &Programs, options: &Options, report: &mut Report) -> any
     let filling = started.elapsed();
     bench.ask_by(&long, MODELS[0].0).await?;
     bench.turn(&long).await?;
-    measure_turns(&bench, options, &long, many, report).await?;
-    measure_cuts(&bench, options, &long, many, report).await?;
-    measure_looks(&bench, options, &long, many, report).await?;
+    let at = At { bench: &bench, options, long: &long, many };
+    measure_turns(&at, report).await?;
+    measure_cuts(&at, report).await?;
+    measure_looks(&at, report).await?;
     measure_starts(&mut bench, programs, &long, many, report).await?;
     report.note("filling the long branch", shown(filling));
     Ok(())
 }
 
-/// A new turn on each of the branches, one after the other.
-async fn measure_turns(
-    bench: &Bench,
-    options: &Options,
-    long: &str,
+/// What is measured: the long branch, and how long it is.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    bench: &'a Bench,
+    options: &'a Options,
+    long: &'a str,
     many: usize,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+}
+
+/// A new turn on each of the branches, one after the other.
+async fn measure_turns(at: &At<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let At { bench, options, long, many } = *at;
     let (mut at_many, mut at_few, mut as_full) = (Sample::default(), Sample::default(), Sample::default());
     for _ in 0..options.scaled(200, 20).div_ceil(TURNS) {
         let (few, full) = (bench.few().await?, bench.grow(MODELS[0].0, FEW, SENTENCES_FULL).await?);
@@ -88,13 +93,8 @@ async fn measure_turns(
 }
 
 /// The same after the conversation has got another model, so that nothing is known of how its branch was cut.
-async fn measure_cuts(
-    bench: &Bench,
-    options: &Options,
-    long: &str,
-    many: usize,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+async fn measure_cuts(at: &At<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let At { bench, options, long, many } = *at;
     let (mut at_many, mut at_few) = (Sample::default(), Sample::default());
     let few = bench.few().await?;
     for round in 0..options.scaled(20, 4) {
@@ -114,13 +114,8 @@ async fn measure_cuts(
 }
 
 /// The next window, looked at by someone.
-async fn measure_looks(
-    bench: &Bench,
-    options: &Options,
-    long: &str,
-    many: usize,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+async fn measure_looks(at: &At<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let At { bench, options, long, many } = *at;
     let (mut at_many, mut at_few) = (Sample::default(), Sample::default());
     let (mut bytes, few) = (0, bench.few().await?);
     for _ in 0..options.scaled(100, 20) {
