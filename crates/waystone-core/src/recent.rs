@@ -58,6 +58,10 @@ impl<K: Hash + Eq + Clone, V> Recent<K, V> {
             inner.forget(&oldest);
         }
     }
+
+    pub(crate) fn forget(&self, key: &K) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
+    }
 }
 
 impl<K: Hash + Eq, V> Entries<K, V> {

@@ -105,7 +105,7 @@ pub enum Reason {
     Fits,
     /// Without it a call would be without its result, or a result without its call.
     Paired,
-    /// A line stands for it.
+    /// A line stands for it, and its most telling words.
     Elided,
     /// Its most telling lines are there.
     Shortened,
@@ -141,7 +141,7 @@ pub struct LeftOut {
 /// Why a message is not in a window as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// A line stands for it.
+    /// A line stands for it, and its most telling words.
     Elided,
     /// Its most telling lines are there.
     Shortened,

@@ -53,6 +53,12 @@ impl Engine {
         self.store.archive_branch(scope, id, name, self.clock.now()).await
     }
 
+    /// Shows a branch again that was deleted.
+    pub async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName) -> Result<Branch> {
+        self.check_writable()?;
+        self.store.restore_branch(scope, id, name, self.clock.now()).await
+    }
+
     /// Where two branches part, and what each has since.
     pub async fn diff_branches(
         &self,

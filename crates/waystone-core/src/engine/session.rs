@@ -45,6 +45,9 @@ impl Engine {
         }
         if how.purge {
             deleted.checkpoint_count = self.store.purge_session(scope, id, now).await?;
+            let key = (scope.space, id.clone());
+            self.contexts.forget(&key);
+            self.branches.forget(&key);
             deleted.warnings.push(OUT_OF_REACH.to_owned());
         }
         Ok(deleted)

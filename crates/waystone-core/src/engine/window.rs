@@ -19,17 +19,17 @@ use crate::handle::Handle;
 use crate::id::{BranchName, SessionId};
 use crate::model::{Said, Usage};
 use crate::offload::offload_unless;
-use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowPart, WindowRows};
+use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
 use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
+
+pub(super) use entry::MOST;
+use entry::marked;
 
 /// So much is left empty, because providers count what stands around messages in their own way; more where their tokens are not ours.
 const MARGIN_PERCENT: u64 = 2;
 const ESTIMATE_MARGIN_PERCENT: u64 = 10;
 /// From so many percent on someone is warned.
 const LEVELS: [(u64, &str); 3] = [(90, "urgent"), (80, "high"), (60, "medium")];
-
-pub(super) use entry::MOST;
-use entry::marked;
 
 /// A window that a model is to be told.
 pub(super) struct Prepared {
@@ -157,14 +157,13 @@ impl Engine {
         if request.next {
             let config = self.store.find_turn(scope, context).await?.config;
             let tools = self.tools_of(&config).await.tools;
-            let rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+            let rows = self.load_whole(scope, context, branch).await?;
             let prepared = self.prepare_window(rows, &config, &tools).await?;
             let mut window = self.shown_window(context, &prepared);
             window.warnings.extend(self.foretell_summary(&prepared));
             return Ok(window);
         }
-        let WindowRows { entries, made, .. } =
-            self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+        let WindowRows { entries, made, .. } = self.load_whole(scope, context, branch).await?;
         let mut made = made.into_iter();
         let none = || {
             Error::NotFound(format!(
@@ -276,10 +275,12 @@ impl Prepared {
 
 /// Whether what the user had asked last when a window was made is in windows for other reasons than that.
 fn is_still_in(entries: &[Entry], made: &MadeWindow) -> bool {
+    let last = entries.iter().rfind(|entry| entry.is_request());
     let told = entries.iter().take_while(|entry| entry.position <= made.head);
-    told.filter(|entry| entry.is_request()).last().is_some_and(|last| {
-        let is_kept = last.is_pinned || !last.is_stashed;
-        is_kept && last.position > made.manifest.cut.digested_to
+    told.filter(|entry| entry.is_request()).last().is_some_and(|then| {
+        let is_kept = then.is_pinned || !then.is_stashed;
+        let is_last = last.is_some_and(|last| last.position == then.position);
+        is_last || (is_kept && then.position > made.manifest.cut.digested_to)
     })
 }
 

@@ -5,7 +5,7 @@ use super::entry::{MESSAGE_TOKENS, named_tokens};
 use crate::api::ContentPart;
 use crate::tokens;
 
-/// A result that is left out is a line of at most so many tokens. What is no longer stays.
+/// What stands for a result that is left out has at most so many tokens. What is no longer stays.
 pub(super) const LINE_TOKENS: u64 = 96;
 /// What is told of a result that says nothing.
 pub(super) const NOTHING: &str = "(nothing)";

@@ -2,8 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use serde_json::Value;
+
+use super::block::Form;
 use crate::api::{ContentPart, Message, MessageType, Role};
 use crate::compress::extract;
+use crate::secret::Cover;
 use crate::tokens;
 
 /// What a message costs besides what it says: its role, and what stands around it.
@@ -13,6 +17,10 @@ const CALL_TOKENS: u64 = 4;
 /// A message that calls tools has at most so many when it is cut, and so many more for each call besides its name and id.
 const CUT_TOKENS: u64 = 300;
 const CUT_CALL_TOKENS: u64 = 60;
+/// What a message takes in memory besides its texts, how much more JSON takes than its text, and what is shown of a result at most, about.
+const ENTRY_BYTES: usize = 1000;
+const VALUE_FACTOR: usize = 4;
+const SHOWN_BYTES_MAX: usize = 20_000;
 
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -32,11 +40,22 @@ pub struct Entry {
 struct Found {
     frame_tokens: OnceLock<u64>,
     cut_tokens: OnceLock<u64>,
-    /// Its most telling lines, in at most so many tokens, and how many they have.
-    excerpts: Mutex<Vec<(u64, Excerpt)>>,
+    bytes: OnceLock<usize>,
+    line: Mutex<Option<(Key, Shown)>>,
+    shortened: Mutex<Option<(Key, Shown)>>,
 }
 
-type Excerpt = Option<(Arc<str>, u64)>;
+/// In how many tokens, and whether secrets are covered in it.
+type Key = (u64, bool);
+
+/// What a window shows of a result that is not whole.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    pub(super) text: Arc<str>,
+    pub(super) tokens: u64,
+    /// So many of them are the result's own.
+    pub(super) kept: u64,
+}
 
 impl Entry {
     pub fn new(position: u64, message: Message, tokens: u64) -> Self {
@@ -85,16 +104,43 @@ impl Entry {
         *self.found.cut_tokens.get_or_init(count)
     }
 
-    /// Its most telling lines, and how many tokens they have; none if not even one fits.
-    pub(super) fn excerpt(&self, tokens_max: u64) -> Excerpt {
-        let known = || self.found.excerpts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, excerpt)) = known().iter().find(|(most, _)| *most == tokens_max) {
-            return excerpt.clone();
+    /// What is shown of it in at most so many tokens: its most telling lines, if there is room for them, and what we say about the rest.
+    pub(super) fn shown(&self, form: Form, tokens_max: u64, about: &str, cover: Option<Cover<'_>>) -> Shown {
+        let slot = if form == Form::Line { &self.found.line } else { &self.found.shortened };
+        let (key, slot) = ((tokens_max, cover.is_some()), || slot.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((_, shown)) = slot().as_ref().filter(|(known, _)| *known == key) {
+            return shown.clone();
         }
-        let best = extract(&self.message.text(), usize::try_from(tokens_max).unwrap_or(usize::MAX));
-        let excerpt = best.map(|best| (Arc::from(best.as_str()), tokens::count(&best) as u64));
-        known().push((tokens_max, excerpt.clone()));
-        excerpt
+        // Of a secret that has several lines the others would not be known as one.
+        let text = self.message.text();
+        let text = cover.and_then(|cover| cover.text(&text)).unwrap_or(text);
+        // A line break comes between them, and may become a token of its own.
+        let left = usize::try_from(tokens_max).unwrap_or(usize::MAX).saturating_sub(tokens::count(about) + 2);
+        let best = extract(&text, left).unwrap_or_default();
+        let text = if best.is_empty() { about.to_owned() } else { format!("{best}\n{about}") };
+        let (tokens, kept) = (tokens::count(&text) as u64, tokens::count(&best) as u64);
+        let shown = Shown { text: text.into(), tokens, kept };
+        *slot() = Some((key, shown.clone()));
+        shown
+    }
+
+    /// The same message, of which something was found out before.
+    pub(crate) fn known_as(self, other: &Self) -> Self {
+        Self { found: Arc::clone(&other.found), ..self }
+    }
+
+    /// How much memory it takes, with what is found out about it.
+    pub(crate) fn bytes(&self) -> usize {
+        let part = |part: &ContentPart| match part {
+            ContentPart::Text { text } => text.len(),
+            ContentPart::ToolCall { arguments, .. } => VALUE_FACTOR * arguments.to_string().len(),
+            ContentPart::ToolResult { content: Value::String(text), .. } => {
+                text.len() + text.len().min(SHOWN_BYTES_MAX)
+            }
+            ContentPart::ToolResult { content, .. } => VALUE_FACTOR * content.to_string().len() + SHOWN_BYTES_MAX,
+        };
+        let count = || ENTRY_BYTES + self.message.content.iter().map(part).sum::<usize>();
+        *self.found.bytes.get_or_init(count)
     }
 }
 

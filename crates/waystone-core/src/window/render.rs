@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::block::{
     Block, Form, LINE_TOKENS, MISSING, NOTHING, NOTHING_TOKENS, answers, edit_of, form_of, missing_tokens,
 };
-use super::entry::MESSAGE_TOKENS;
+use super::entry::{MESSAGE_TOKENS, Shown};
 use super::{Absence, Cut, Entry, Kind, LeftOut, Reason, Room, Span};
 use crate::api::{Class, ContentPart, Role};
 use crate::handle::Handle;
@@ -14,8 +14,6 @@ use crate::model::{Call, Said};
 use crate::secret::Cover;
 use crate::tokens;
 
-/// For the line that says that a result is not whole.
-const NOTE_TOKENS: u64 = 100;
 /// Of a text that is cut so many characters stay, and fewer where that is still too much.
 const CUT_CHARS: [usize; 3] = [200, 40, 0];
 /// And of the name of a tool.
@@ -103,20 +101,21 @@ impl<'a> Renderer<'a> {
 
     /// The results as they stand on the branch, one for each call. Those that no call of the block asked for are returned.
     fn add_results<'b>(&mut self, block: &Block<'b>, results: &'b [Entry], is_lined: bool) -> Vec<&'b Entry> {
-        let calls = block.entries.iter().flat_map(|entry| entry.message.content.iter().filter_map(call_of));
-        let (mut owed, mut others): (Vec<Call>, Vec<&Entry>) = (calls.collect(), Vec::new());
+        let calls = block.entries.iter().flat_map(|entry| entry.message.content.iter().filter_map(named));
+        let (mut owed, mut others): (Vec<(&str, &str)>, Vec<&Entry>) = (calls.collect(), Vec::new());
         for result in results {
-            let Some(at) = owed.iter().position(|call| answers(result, &call.id)) else {
+            let Some(at) = owed.iter().position(|(id, _)| answers(result, id)) else {
                 others.push(result);
                 continue;
             };
-            let Call { id: call_id, tool, .. } = owed.remove(at);
+            let (id, tool) = owed.remove(at);
+            let (call_id, tool) = (id.to_owned(), tool.to_owned());
             let (text, span) = self.result(block, result, is_lined);
             let is_error = result.message.content.iter().any(is_error);
             self.spans.push(Span { said: Some(Said::Result { call_id, tool, text, is_error }), ..span });
         }
-        for call in owed {
-            self.add_missing(&call.id, &call.tool);
+        for (id, tool) in owed {
+            self.add_missing(id, tool);
         }
         others
     }
@@ -144,25 +143,24 @@ impl<'a> Renderer<'a> {
     }
 
     fn add_calls(&mut self, block: &Block<'_>, entry: &Entry, is_lined: bool) {
-        let whole = || {
-            let text = entry.message.content.iter().filter_map(text_of).collect::<String>();
-            (text, entry.message.content.iter().filter_map(call_of).collect::<Vec<_>>())
-        };
-        let (mut words, mut reason) = (entry.tokens, reason_of(block, entry, self.cut));
-        let ((text, mut calls), is_cut) = match form_of(entry, is_lined) {
-            Form::CutCalls => (cut_calls(entry), true),
-            Form::Whole | Form::Line => (whole(), false),
-        };
-        if is_cut {
-            (words, reason) = (calls_tokens(&text, &calls), Reason::Elided);
-            self.leave_out(entry, entry.tokens.saturating_sub(words), Absence::Elided);
-        }
+        let text = self.covered(entry.message.content.iter().filter_map(text_of).collect());
+        let mut calls: Vec<Call> = entry.message.content.iter().filter_map(call_of).collect();
         if let Some(cover) = self.cover {
             for call in &mut calls {
                 cover.value(&mut call.arguments);
             }
         }
-        let said = Said::Calls { text: self.covered(text), calls };
+        let (mut words, mut reason) = (entry.tokens, reason_of(block, entry, self.cut));
+        let (text, calls) = match form_of(entry, is_lined) {
+            Form::CutCalls => {
+                let (text, calls) = cut_calls(entry, &text, &calls);
+                (words, reason) = (calls_tokens(&text, &calls), Reason::Elided);
+                self.leave_out(entry, entry.tokens.saturating_sub(words), Absence::Elided);
+                (text, calls)
+            }
+            Form::Whole | Form::Line => (text, calls),
+        };
+        let said = Said::Calls { text, calls };
         self.push(entry, Kind::ToolCall, reason, words, said);
     }
 
@@ -171,33 +169,30 @@ impl<'a> Renderer<'a> {
         let most = self.cut.result_max;
         let (mut text, mut words, mut reason) = match form_of(entry, is_lined) {
             Form::Line => {
-                let (line, kept) = line(entry);
-                let words = tokens::count(&line) as u64;
+                let shown = self.line(entry);
                 let reason = if entry.is_stashed { Absence::Stashed } else { Absence::Elided };
-                self.leave_out(entry, entry.tokens.saturating_sub(kept), reason);
-                (line, words, Reason::Elided)
+                self.leave_out(entry, entry.tokens.saturating_sub(shown.kept), reason);
+                (shown.text.to_string(), shown.tokens, Reason::Elided)
             }
-            _ if entry.tokens > most && !entry.is_pinned => {
-                let (best, kept) = entry.excerpt(most - NOTE_TOKENS).unwrap_or_default();
-                self.leave_out(entry, entry.tokens.saturating_sub(kept), Absence::Shortened);
+            form if entry.tokens > most && !entry.is_pinned => {
                 let note = format!(
                     "[{} tokens were returned; these are the most telling lines. context_expand returns the whole: {}]",
                     entry.tokens,
                     handle(&entry.message.id)
                 );
-                let shown = format!("{best}\n{note}");
-                let words = tokens::count(&shown) as u64;
-                (shown, words, Reason::Shortened)
+                let shown = entry.shown(form, most, &note, self.cover);
+                self.leave_out(entry, entry.tokens.saturating_sub(shown.kept), Absence::Shortened);
+                (shown.text.to_string(), shown.tokens, Reason::Shortened)
             }
             _ => match entry.message.text() {
                 text if text.trim().is_empty() => (NOTHING.to_owned(), NOTHING_TOKENS, Reason::Fits),
-                text => (text, entry.tokens, Reason::Fits),
+                text => (self.covered(text), entry.tokens, Reason::Fits),
             },
         };
         if reason != Reason::Elided {
             for note in entry.message.content.iter().filter_map(edit_of) {
                 words += tokens::count(&note) as u64;
-                text.insert_str(0, &note);
+                text.insert_str(0, &self.covered(note));
             }
         }
         if reason == Reason::Fits {
@@ -211,7 +206,24 @@ impl<'a> Renderer<'a> {
             tokens: words + entry.frame_tokens(),
             said: None,
         };
-        (self.covered(text), span)
+        (text, span)
+    }
+
+    /// What stands for a result that is left out.
+    fn line(&self, entry: &Entry) -> Shown {
+        let tools = entry.message.content.iter().find_map(|part| match part {
+            ContentPart::ToolResult { tool_name, .. } => Some(tool_name.as_str()),
+            _ => None,
+        });
+        let failed = if entry.message.content.iter().any(is_error) { " and failed" } else { "" };
+        let (tool, id) = (shorten(tools.unwrap_or("a tool"), TOOL_CHARS), handle(&entry.message.id));
+        let line =
+            format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens);
+        // What someone put aside is not to be seen.
+        if entry.is_stashed {
+            return Shown { tokens: tokens::count(&line) as u64, text: line.into(), kept: 0 };
+        }
+        entry.shown(Form::Line, LINE_TOKENS, &line, self.cover)
     }
 
     fn add_missing(&mut self, id: &str, tool: &str) {
@@ -230,35 +242,16 @@ fn handle(id: &SegmentId) -> String {
     Handle::to_segment(id).to_string()
 }
 
-/// What stands for a result that is left out, with its most telling line if there is room for one, and how many tokens of it are there.
-fn line(entry: &Entry) -> (String, u64) {
-    let tools = entry.message.content.iter().find_map(|part| match part {
-        ContentPart::ToolResult { tool_name, .. } => Some(tool_name.as_str()),
-        _ => None,
-    });
-    let failed = if entry.message.content.iter().any(is_error) { " and failed" } else { "" };
-    let (tool, id) = (shorten(tools.unwrap_or("a tool"), TOOL_CHARS), handle(&entry.message.id));
-    let line =
-        format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens);
-    let left = LINE_TOKENS.saturating_sub(tokens::count(&line) as u64 + 2);
-    // What someone put aside is not to be seen.
-    match entry.excerpt(left).filter(|_| !entry.is_stashed) {
-        Some((best, kept)) => (format!("{best}\n{line}"), kept),
-        None => (line, 0),
-    }
-}
-
 /// A message that calls tools, without most of what is long in it.
-fn cut_calls(entry: &Entry) -> (String, Vec<Call>) {
+fn cut_calls(entry: &Entry, text: &str, calls: &[Call]) -> (String, Vec<Call>) {
     let most = entry.cut_tokens();
     let handle = handle(&entry.message.id);
     let cut = |chars: usize| {
-        let text: String = entry.message.content.iter().filter_map(text_of).collect();
         let text = match text.chars().nth(chars) {
-            Some(_) => format!("{} [left out: {handle}]", shorten(&text, chars)),
-            None => text,
+            Some(_) => format!("{} [left out: {handle}]", shorten(text, chars)),
+            None => text.to_owned(),
         };
-        let calls = entry.message.content.iter().filter_map(call_of).map(|mut call| {
+        let calls = calls.iter().cloned().map(|mut call| {
             match chars {
                 0 => call.arguments = json!({ "left_out": handle }),
                 _ => shorten_value(&mut call.arguments, chars, &handle),
@@ -328,6 +321,14 @@ fn call_of(part: &ContentPart) -> Option<Call> {
         ContentPart::ToolCall { id, name, arguments } => {
             Some(Call { id: id.to_string(), tool: name.clone(), arguments: arguments.clone() })
         }
+        _ => None,
+    }
+}
+
+/// The id of a call, and its tool.
+fn named(part: &ContentPart) -> Option<(&str, &str)> {
+    match part {
+        ContentPart::ToolCall { id, name, .. } => Some((id.as_str(), name)),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{ContentPart, Message, MessageMetadata, MessageTokens, MessageType, Origin, Role};
 use waystone_core::clock::Timestamp;
 use waystone_core::model::Said;
+use waystone_core::secret::{Policy, Secrets};
 use waystone_core::tokens;
 use waystone_core::window::{Absence, Assembled, Cut, Entry, Kind, Reason, Room, TooSmall, assemble};
 
@@ -132,6 +133,29 @@ fn older_results_become_a_line_first() {
     let said = window.said()[2].text().to_owned();
     assert!(said.starts_with('⋯') && said.contains("line 59 of file 1") && said.ends_with(line), "{said}");
     assert!(tokens::count(&said) <= 96, "{said}");
+}
+
+#[test]
+fn no_line_of_a_key_is_left_where_a_result_or_a_call_is_cut() {
+    let head = format!("-----BEGIN RSA {}-----\n", "PRIVATE KEY");
+    let body: String = (0..8).map(|n| format!("MIIEpAIBAAKCAQEA{n:02}x9/{}\n", "Zk3v".repeat(9))).collect();
+    let key = format!("{head}{body}{}", head.replace("BEGIN", "END"));
+    let mut branch = Branch::default();
+    for n in 0..2 {
+        branch.user("And in this file?");
+        branch.calls(&["a"], &json!({ "text": format!("{}{key}{}", "x".repeat(150), lines(n, 60)) }));
+        branch.result("a", &format!("{}{key}", lines(n, 200)));
+        branch.answer("It has a key.");
+    }
+    branch.user("And now?");
+    let secrets = Secrets::new(Policy::Redact, Policy::Off, Vec::new());
+    for (budget, cut) in [(9000, Reason::Shortened), (3000, Reason::Elided)] {
+        let room = Room { budget, system: 10, tools: 0 };
+        let window = assemble(&branch.0, &Cut::default(), room, secrets.shown()).unwrap();
+        assert!(window.spans.iter().any(|span| span.reason == cut), "{cut:?} is not there");
+        let said = format!("{:?}", window.said());
+        assert!(!said.contains("MIIEpAIBAAKCAQEA"), "{said}");
+    }
 }
 
 #[test]

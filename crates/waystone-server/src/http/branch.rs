@@ -15,6 +15,7 @@ use super::route::Route;
 pub(super) fn routes() -> Vec<Route> {
     const ALL: &str = "/api/contexts/{context_id}/branches";
     const ONE: &str = "/api/contexts/{context_id}/branches/{branch_name}";
+    const RESTORE: &str = "/api/contexts/{context_id}/branches/{branch_name}/restore";
     vec![
         Route::new(Method::GET, ALL, "list_branches", list)
             .summary("List the branches of a conversation, oldest first")
@@ -31,9 +32,13 @@ pub(super) fn routes() -> Vec<Route> {
             .replies::<SwitchedBranch>(200)
             .errors(&[404]),
         Route::new(Method::DELETE, ONE, "delete_branch", delete)
-            .summary("Delete a branch that is not active; its messages stay")
+            .summary("Delete a branch that is not active; its messages stay, and it can be restored")
             .replies_nothing()
             .errors(&[404]),
+        Route::new(Method::POST, RESTORE, "restore_branch", restore)
+            .summary("Bring back a branch that was deleted")
+            .replies::<Branch>(200)
+            .errors(&[404, 409]),
         Route::new(Method::GET, "/api/contexts/{context_id}/branches/{a}/diff/{b}", "diff_branches", diff)
             .summary("Compare two branches: where they part, and what each has since")
             .query::<DiffBranches>()
@@ -75,6 +80,10 @@ async fn delete(
 ) -> Result<StatusCode, HttpError> {
     http.engine.delete_branch(&http.scope(), &context, &name).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn restore(State(http): State<Http>, Ids(context, name): Ids<SessionId, BranchName>) -> HttpResult<Branch> {
+    ok(http.engine.restore_branch(&http.scope(), &context, &name).await)
 }
 
 async fn diff(

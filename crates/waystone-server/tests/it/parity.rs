@@ -12,7 +12,7 @@ use waystone_server::http::operations;
 /// `chat`, which shows an answer as it comes and thus needs no text of a message from a sequence on; a branch that is not gone on with is in no
 /// one's way there, so only programs delete branches. The tools of a conversation that
 /// is not begun yet are asked for where one begins with the first word. Turns whose process is gone are no one's to ask for.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 90] = [
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 91] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -83,6 +83,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 90] = [
     ("create_branch", true, None, Some("chat")),
     ("switch_branch", true, None, Some("chat")),
     ("delete_branch", true, None, None),
+    ("restore_branch", true, None, None),
     ("diff_branches", true, None, Some("context diff")),
     ("merge_branch", true, None, Some("context merge")),
     ("find_turn", true, None, Some("chat")),

@@ -107,6 +107,23 @@ pub(crate) fn list(db: &Connection, session: i64) -> DbResult<Vec<Branch>> {
     Ok(branches)
 }
 
+/// A branch of that name is not there, and there is room for one more.
+fn check_new(db: &Connection, session: i64, name: &BranchName) -> DbResult<()> {
+    if find_key(db, session, name)?.is_some() {
+        return Err(Error::Conflict(Conflict::BranchExists(name.clone())).into());
+    }
+    let count: u64 = db
+        .prepare_cached("SELECT count(*) FROM branch WHERE session = ?1 AND archived_at_ms IS NULL")?
+        .query_row(params![session], |row| row.get(0))?;
+    match count < BRANCHES_MAX {
+        true => Ok(()),
+        false => {
+            let why = format!("there are {count} branches, and no more are kept; delete some");
+            Err(Error::InvalidInput(why).into())
+        }
+    }
+}
+
 /// Begins a branch inside a change that tells of it.
 pub(crate) fn begin(
     db: &Connection,
@@ -115,17 +132,7 @@ pub(crate) fn begin(
     new: &NewBranch,
     at: Timestamp,
 ) -> DbResult<BranchRow> {
-    if find_key(db, row.session, &new.name)?.is_some() {
-        return Err(Error::Conflict(Conflict::BranchExists(new.name.clone())).into());
-    }
-    let count: u64 = db
-        .prepare_cached("SELECT count(*) FROM branch WHERE session = ?1 AND archived_at_ms IS NULL")?
-        .query_row(params![row.session], |row| row.get(0))?;
-    if count >= BRANCHES_MAX {
-        return Err(
-            Error::InvalidInput(format!("there are {count} branches, and no more are kept; delete some")).into()
-        );
-    }
+    check_new(db, row.session, &new.name)?;
     let known = |id: &SegmentId| message::find_key(db, row.session, context, id);
     let fork = match &new.fork {
         Fork::Active => find_by_key(db, row.active_branch)?.tip(),
@@ -218,4 +225,33 @@ pub(crate) fn archive(
     }
     db.prepare_cached("UPDATE branch SET archived_at_ms = ?2 WHERE key = ?1")?.execute(params![branch.key, at.ms()])?;
     tell(db, scope, context, &row, &branch, "branch.deleted", at)
+}
+
+pub(crate) fn restore(
+    db: &Connection,
+    scope: &Scope,
+    context: &SessionId,
+    name: &BranchName,
+    at: Timestamp,
+) -> DbResult<Branch> {
+    let row = conversation::find_row(db, scope, context)?;
+    let hidden: Option<i64> = db
+        .prepare_cached(
+            "SELECT b.key FROM branch AS b WHERE b.session = ?1 AND b.archived_at_ms IS NOT NULL
+                 AND b.name = (SELECT sealed_alike(?2, 'branch', 'session:' || s.id, s.wrapped_key) FROM session AS s WHERE s.key = ?1)
+             ORDER BY b.archived_at_ms DESC, b.key DESC LIMIT 1",
+        )?
+        .query_row(params![row.session, name.as_str()], |row| row.get(0))
+        .optional()?;
+    check_new(db, row.session, name)?;
+    let key = hidden.ok_or_else(|| Error::BranchNotFound { context: context.clone(), name: name.clone() })?;
+    db.prepare_cached("UPDATE branch SET archived_at_ms = NULL WHERE key = ?1")?.execute(params![key])?;
+    let branch = find_by_key(db, key)?;
+    tell(db, scope, context, &row, &branch, "branch.restored", at)?;
+    Ok(Branch {
+        name: branch.name.to_string(),
+        message_ids: message::ids_of_branch(db, key)?,
+        parent_message_id: branch.fork.map(|fork| message::id_of(db, fork)).transpose()?,
+        is_active: false,
+    })
 }

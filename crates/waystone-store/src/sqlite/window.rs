@@ -15,8 +15,9 @@ use super::conversation::{self, ConversationRow};
 use super::error::{DbResult, unreadable};
 use super::message::{self, Span};
 
-/// So many of the windows that were made last are looked at: one, and the one before it.
-const MADE_MAX: usize = 2;
+/// Of the windows that were made last so many are looked at: the one before it, too, where the last one is to be seen.
+const MADE: usize = 1;
+const MADE_TO_SEE: usize = 2;
 
 pub(crate) fn load(
     db: &Connection,
@@ -31,7 +32,8 @@ pub(crate) fn load(
         None => branch::find_by_key(db, row.active_branch)?,
     };
     let spans = message::spans(db, branch)?;
-    let made = list(db, row.session, &spans)?;
+    let most = if part == WindowPart::Whole { MADE_TO_SEE } else { MADE };
+    let made = list(db, row.session, &spans, most)?;
     let (digested_to, at_hand) = match part {
         WindowPart::Whole => (0, None),
         WindowPart::AfterCut { at_hand } => (made.first().map_or(0, |last| last.manifest.cut.digested_to), at_hand),
@@ -40,7 +42,7 @@ pub(crate) fn load(
 }
 
 /// The windows that were made last on the way to the end of a branch, newest first.
-fn list(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<MadeWindow>> {
+fn list(db: &Connection, session: i64, spans: &[Span], most: usize) -> DbResult<Vec<MadeWindow>> {
     let mut made = Vec::new();
     for span in spans.iter().rev() {
         let mut statement = db.prepare_cached(
@@ -48,7 +50,7 @@ fn list(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<MadeWindo
              FROM window AS w JOIN window AS m ON m.key = coalesce(w.same_as, w.key) JOIN session AS c ON c.key = w.session
              WHERE w.session = ?1 AND w.branch = ?2 AND w.head <= ?3 ORDER BY w.key DESC LIMIT ?4",
         )?;
-        let mut rows = statement.query(params![session, span.branch, span.last, MADE_MAX - made.len()])?;
+        let mut rows = statement.query(params![session, span.branch, span.last, most - made.len()])?;
         while let Some(row) = rows.next()? {
             made.push(MadeWindow {
                 head: row.get(0)?,
@@ -57,7 +59,7 @@ fn list(db: &Connection, session: i64, spans: &[Span]) -> DbResult<Vec<MadeWindo
                 manifest: read(&row.get::<_, String>(3)?)?,
             });
         }
-        if made.len() >= MADE_MAX {
+        if made.len() >= most {
             break;
         }
     }

@@ -105,6 +105,13 @@ impl ConversationStore for FaultyStore {
         Ok(done)
     }
 
+    async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<Branch> {
+        self.step()?;
+        let done = self.inner.restore_branch(scope, id, name, at).await?;
+        self.step()?;
+        Ok(done)
+    }
+
     async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {
         self.step()?;
         self.inner.is_conversation(scope, id).await

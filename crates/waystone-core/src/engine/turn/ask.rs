@@ -73,17 +73,18 @@ impl Live {
         }
         self.take(step).await?;
         let Prepared { tools, called, manifest, assembled, .. } = prepared;
+        let tokens = assembled.tokens;
         (self.called, self.offered) = (called.calls, tools.clone());
         let call = ModelCall {
             model: manifest.model,
             system: manifest.system,
-            messages: assembled.said(),
+            messages: assembled.spans.into_iter().filter_map(|span| span.said).collect(),
             tools,
             is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
             answer_tokens: answer_tokens(&self.turn.config.parameters, manifest.limit),
             parameters: self.turn.config.parameters.clone(),
         };
-        self.prepared = Some((call, assembled.tokens));
+        self.prepared = Some((call, tokens));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The messages that a window is made of, at hand for the next one: what was said stays as it is, so only what is new must be read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::Prepared;
 use crate::engine::Engine;
@@ -12,9 +12,6 @@ use crate::window::Entry;
 
 /// How much is kept, in all.
 pub(in crate::engine) const MOST: Most = Most { bytes: 32 * 1024 * 1024, entries: 64 };
-/// What a message takes besides its text, and what a token of that takes, about.
-const ENTRY_BYTES: u64 = 600;
-const TOKEN_BYTES: u64 = 4;
 
 impl Engine {
     /// What the window of the next call is made from, by a model that holds so many tokens.
@@ -34,12 +31,27 @@ impl Engine {
         let is_cut_so = rows.made.first().is_some_and(|last| last.manifest.limit == limit);
         match known {
             // It is cut from the beginning.
-            _ if rows.passed_over > 0 && !is_cut_so => {
-                self.store.load_window(scope, context, branch, WindowPart::Whole).await
-            }
+            _ if rows.passed_over > 0 && !is_cut_so => self.load_whole(scope, context, branch).await,
             Some(known) => Ok(with_known(rows, &known)),
             None => Ok(rows),
         }
+    }
+
+    /// All of a branch. What was found out about messages of it is not found out again.
+    pub(super) async fn load_whole(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        branch: Option<&BranchName>,
+    ) -> Result<WindowRows> {
+        let rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+        let Some(known) = self.branches.find(&(scope.space, context.clone())) else { return Ok(rows) };
+        let known: HashMap<&SegmentId, &Entry> = known.iter().map(|entry| (&entry.message.id, entry)).collect();
+        let as_known = |entry: Entry| match known.get(&entry.message.id) {
+            Some(known) => entry.known_as(known),
+            None => entry,
+        };
+        Ok(WindowRows { entries: rows.entries.into_iter().map(as_known).collect(), ..rows })
     }
 
     /// Keeps what may be in the next window too, as far as nothing is missing in it.
@@ -48,8 +60,8 @@ impl Engine {
         let behind_cut = entries.partition_point(|entry| entry.position <= prepared.manifest.cut.digested_to);
         let gap = entries.windows(2).rposition(|two| two[0].position + 1 != two[1].position);
         let kept = entries[behind_cut.max(gap.map_or(0, |gap| gap + 1))..].to_vec();
-        let bytes: u64 = kept.iter().map(|entry| ENTRY_BYTES + TOKEN_BYTES * entry.tokens).sum();
-        self.branches.keep((scope.space, context.clone()), kept, usize::try_from(bytes).unwrap_or(usize::MAX));
+        let bytes = kept.iter().map(Entry::bytes).sum();
+        self.branches.keep((scope.space, context.clone()), kept, bytes);
     }
 }
 

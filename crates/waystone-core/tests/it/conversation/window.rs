@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{FindWindow, Window};
 use waystone_core::canon::Hash;
 use waystone_core::id::{SegmentId, SessionId};
-use waystone_core::store::{ConversationStore, Scope, WindowPart};
+use waystone_core::store::{AtHand, ConversationStore, Scope, WindowPart};
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, told, until_state};
@@ -58,6 +58,17 @@ async fn a_call_reads_what_its_window_can_have_and_not_the_whole_branch() {
     assert_eq!(part.entries.len() as u64 + part.passed_over, whole.entries.len() as u64);
     assert!(part.entries.len() < 40 && whole.entries.len() > 140, "{} of {}", part.entries.len(), whole.entries.len());
     assert_eq!((part.entries[0].message.id.clone(), &part.pinned), (first, &whole.pinned));
+    // What whoever asks has is not read again, and all else is.
+    let (from, to) = (part.entries[5].position, part.entries[part.entries.len() - 3].clone());
+    let at_hand = AtHand { from, last: to.message.id.clone() };
+    let rest = load(WindowPart::AfterCut { at_hand: Some(at_hand) }).await;
+    assert_eq!((rest.at_hand.clone(), rest.passed_over), (from..to.position + 1, part.passed_over));
+    let mut positions: Vec<u64> = rest.entries.iter().map(|entry| entry.position).chain(rest.at_hand).collect();
+    positions.sort_unstable();
+    assert_eq!(positions, part.entries.iter().map(|entry| entry.position).collect::<Vec<_>>());
+    let unknown = AtHand { from, last: "01k5b000000000000000000003".parse().unwrap() };
+    let all = load(WindowPart::AfterCut { at_hand: Some(unknown) }).await;
+    assert_eq!((all.entries.len(), all.at_hand.is_empty()), (part.entries.len(), true));
 }
 
 /// Says something, and looks whether the model was told what the whole branch gives.

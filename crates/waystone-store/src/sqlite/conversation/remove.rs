@@ -8,7 +8,7 @@ use crate::sqlite::segment::{kind_of, tier_of};
 use crate::sqlite::usage::{Counted, Sums};
 
 /// What says of a branch how it was called.
-const NAMING: &str = "('branch.created', 'branch.switched', 'branch.deleted')";
+const NAMING: &str = "('branch.created', 'branch.switched', 'branch.deleted', 'branch.restored')";
 
 /// The session of a conversation by its id. A backup may be from before there were conversations.
 pub(crate) fn find_session(db: &Connection, id: &str) -> DbResult<Option<i64>> {

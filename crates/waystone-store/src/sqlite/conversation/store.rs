@@ -102,6 +102,11 @@ impl ConversationStore for Sqlite {
         self.writer.write(move |db| branch::archive(db, &scope, &id, &name, at)).await
     }
 
+    async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<Branch> {
+        let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
+        self.writer.write(move |db| branch::restore(db, &scope, &id, &name, at)).await
+    }
+
     async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {
         let (scope, id) = (scope.clone(), id.clone());
         let is_one = move |db: &rusqlite::Connection| match session::find_row(db, &scope, &id)? {

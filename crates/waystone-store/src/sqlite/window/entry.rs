@@ -40,7 +40,7 @@ pub(super) fn load(
     for mark in marks.iter().filter(|mark| mark.is_pinned && mark.position < from) {
         let first = find_last(db, spans, mark.position, BEGINS_BLOCK)?.unwrap_or(mark.position);
         let next = find_next(db, spans, mark.position + 1, BEGINS_BLOCK)?.unwrap_or(total + 1);
-        wanted.push((first, next - 1));
+        wanted.push((first, (next - 1).min(from - 1)));
     }
     wanted.extend(find_last(db, spans, from - 1, IS_REQUEST)?.map(|request| (request, request)));
     let at_hand = match at_hand {
@@ -73,7 +73,7 @@ pub(super) fn load(
 /// Where a message is, if it is on the branch.
 fn find_position(db: &Connection, session: i64, spans: &[Span], id: &SegmentId) -> DbResult<Option<u64>> {
     let mut statement = db.prepare_cached(
-        "SELECT m.branch, m.position FROM segment AS s JOIN message AS m ON m.segment = s.key WHERE s.id = ?1 AND m.session = ?2",
+        "SELECT m.branch, m.position FROM segment AS s JOIN message AS m ON m.segment = s.key WHERE s.id = ?1 AND s.space = (SELECT space FROM session WHERE key = ?2) AND m.session = ?2",
     )?;
     let found = statement.query_row(params![id.as_str(), session], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     Ok(found.filter(|(branch, position)| is_on(spans, *branch, *position)).map(|(_, position)| position))
@@ -85,8 +85,9 @@ fn is_on(spans: &[Span], branch: i64, position: u64) -> bool {
 
 /// The first message behind a cut. Results that came later belong to their call, which is before it.
 fn first_after(db: &Connection, spans: &[Span], digested_to: u64, total: u64) -> DbResult<u64> {
-    let calls = find_last(db, spans, digested_to, CALLS)?;
-    if calls.is_none() || calls != find_last(db, spans, digested_to, BEGINS_BLOCK)? {
+    let Some(begins) = find_last(db, spans, digested_to, BEGINS_BLOCK)? else { return Ok(digested_to + 1) };
+    let calls = format!("position = {begins} AND {CALLS}");
+    if find_last(db, spans, begins, &calls)?.is_none() {
         return Ok(digested_to + 1);
     }
     Ok(find_next(db, spans, digested_to + 1, BEGINS_BLOCK)?.unwrap_or(total + 1))
