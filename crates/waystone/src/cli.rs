@@ -13,6 +13,7 @@ mod document;
 mod failure;
 mod file;
 mod handle;
+mod help;
 pub(crate) mod hook;
 mod install;
 mod key;

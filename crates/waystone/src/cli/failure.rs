@@ -94,6 +94,9 @@ pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        return super::help::welcome();
+    }
     let as_json =
         std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if !as_json || !error.use_stderr() || is_hook() {

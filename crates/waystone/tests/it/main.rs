@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod durability;
 mod failure;
+mod help;
 mod hook;
 mod install;
 mod isolation;
