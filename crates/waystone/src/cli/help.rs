@@ -3,6 +3,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use super::Arguments;
+use crate::settings::{HEADING, hide_in_commands};
+
 const WELCOME: &str = "\
 Waystone keeps what an LLM agent knows, and never loses any of it.
 
@@ -22,4 +27,22 @@ The help of one command:    waystone checkpoint --help
 pub(super) fn welcome() -> ExitCode {
     let _ = std::io::stdout().write_all(WELCOME.as_bytes());
     ExitCode::SUCCESS
+}
+
+/// Reads what was typed.
+pub(crate) fn parse() -> Result<Arguments, clap::Error> {
+    let mut program = hide_in_commands(Arguments::command());
+    let typed = program.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches(&typed).map_err(|error| error.format(&mut program))
+}
+
+/// The program as man pages show it: settings once, in the first page.
+pub(super) fn manual() -> Command {
+    fn refer(command: Command) -> Command {
+        command.after_help("Settings and exit codes are in waystone(1).").mut_subcommands(refer)
+    }
+    Arguments::command()
+        .mut_args(|arg| if arg.get_help_heading() == Some(HEADING) { arg.global(false) } else { arg })
+        .override_usage("waystone [OPTIONS] [SETTINGS] <COMMAND>")
+        .mut_subcommands(refer)
 }
