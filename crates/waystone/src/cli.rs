@@ -14,6 +14,7 @@ mod failure;
 mod file;
 mod handle;
 mod help;
+mod hint;
 pub(crate) mod hook;
 mod install;
 mod key;

@@ -10,6 +10,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 
 use super::file::read_context;
+use super::hint::in_commands;
 use super::render::{Out, plain_json, short, table};
 
 #[derive(Debug, Args)]
@@ -83,7 +84,7 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
         }
     };
     if !out.json {
-        super::warn(&view.warnings);
+        super::warn(&view.warnings.iter().map(|warning| in_commands(warning)).collect::<Vec<_>>());
     }
     out.print(&view, show)
 }

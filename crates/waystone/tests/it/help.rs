@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use serde_json::Value;
 use waystone_testkit::harness::private_dir;
 use waystone_testkit::process::{binary, command};
 
@@ -60,7 +61,37 @@ fn settings_are_flags_before_and_behind_every_command() {
     {
         let mut command = command(&binary("waystone"), directory.path());
         let shown = command.args(arguments).args(["--origin", "--json"]).output().unwrap();
-        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
         assert_eq!(shown["port"], serde_json::json!({ "value": 7, "origin": "--port" }), "{arguments:?}");
     }
+}
+
+#[test]
+fn hints_name_commands_and_what_they_are_about() {
+    let directory = private_dir();
+    let run = |arguments: &[&str]| command(&binary("waystone"), directory.path()).args(arguments).output().unwrap();
+    let hint = |arguments: &[&str]| {
+        let refused = run(arguments);
+        assert!(!refused.status.success(), "{arguments:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        said.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or(&said).to_owned()
+    };
+    let put: Value = serde_json::from_slice(&run(&["segment", "put", "a text", "--pinned", "--json"]).stdout).unwrap();
+    let id = put["segment_ids"][0].as_str().unwrap();
+    let pinned = format!("leave out {id}, or unpin it with `waystone segment unpin`");
+    assert_eq!(hint(&["segment", "prune", id, "--action", "stash"]), pinned);
+    let ids = "use ids that `waystone segment list` or `waystone search` prints";
+    assert_eq!(hint(&["segment", "unpin", "none"]), ids);
+    assert_eq!(hint(&["context", "show", "none"]), "look for its id in `waystone context list`");
+    assert_eq!(hint(&["checkpoint", "show", "none"]), "look for its id with `waystone checkpoint list`");
+    let stash = run(&["segment", "stash"]);
+    let said = String::from_utf8(stash.stdout).unwrap();
+    assert!(said.contains("pinned and stay") && !said.contains("context_"), "{said}");
+
+    run(&["segment", "put", "a log", "--type", "log"]);
+    let planned = String::from_utf8(run(&["segment", "gc", "--target", "1", "--action", "delete"]).stdout).unwrap();
+    let line = planned.lines().find_map(|line| line.strip_suffix(" carries it out")).unwrap();
+    let typed: Vec<&str> = line.split(' ').skip(1).collect();
+    assert!(hint(&typed).contains("--yes"), "it asks before it deletes");
+    assert!(run(&[&typed[..], &["--yes"]].concat()).status.success());
 }
