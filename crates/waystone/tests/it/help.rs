@@ -95,3 +95,23 @@ fn hints_name_commands_and_what_they_are_about() {
     assert!(hint(&typed).contains("--yes"), "it asks before it deletes");
     assert!(run(&[&typed[..], &["--yes"]].concat()).status.success());
 }
+
+#[test]
+fn the_last_line_of_a_view_can_be_typed_as_it_stands() {
+    let directory = private_dir();
+    let file = directory.path().join("context.json");
+    let text = "a line of it\n".repeat(200);
+    let context = serde_json::json!({ "goal": "go", "build log": text, "trace log": text });
+    std::fs::write(&file, context.to_string()).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = command(&binary("waystone"), directory.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["checkpoint", "save", "s", file.to_str().unwrap()]);
+    let view = run(&["checkpoint", "view", "--latest", "s", "--tokens", "60"]);
+    let handle = view.split_once("the rest: waystone expand '").unwrap().1.split_once('\'').unwrap().0;
+    assert!(handle.ends_with("#/build%20log") || handle.ends_with("#/trace%20log"), "{handle}");
+    assert_eq!(run(&["expand", handle]).trim_end(), text.trim_end());
+    assert!(view.contains("and so with #/"), "{view}");
+}
