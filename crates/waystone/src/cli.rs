@@ -46,7 +46,7 @@ use waystone_core::{Engine, Error};
 use waystone_store::{MasterKey, Root, find_key_mark, find_key_mark_of_backup};
 
 use crate::settings::{Flags, Settings};
-pub(crate) use failure::{refuse, report};
+pub(crate) use failure::{Failure, refuse, report};
 pub(crate) use help::parse;
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.

@@ -115,3 +115,20 @@ fn the_last_line_of_a_view_can_be_typed_as_it_stands() {
     assert_eq!(run(&["expand", handle]).trim_end(), text.trim_end());
     assert!(view.contains("and so with #/"), "{view}");
 }
+
+#[test]
+fn a_key_that_is_there_is_not_overwritten_and_the_message_says_so() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("key"));
+    let generate = || {
+        let mut command = command(&binary("waystone"), &data);
+        command.args(["key", "generate", "--output"]).arg(&file).output().unwrap()
+    };
+    assert!(generate().status.success());
+    let first = std::fs::read(&file).unwrap();
+    let refused = generate();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("is there already and is not overwritten"), "{said}");
+    assert!(said.contains("hint: name another file, or move that one away"), "{said}");
+    assert_eq!((refused.status.code(), std::fs::read(&file).unwrap()), (Some(2), first));
+}
