@@ -97,6 +97,23 @@ fn hints_name_commands_and_what_they_are_about() {
 }
 
 #[test]
+fn a_key_that_is_there_is_not_overwritten_and_the_message_says_so() {
+    let directory = private_dir();
+    let (data, file) = (directory.path().join("data"), directory.path().join("key"));
+    let generate = || {
+        let mut command = command(&binary("waystone"), &data);
+        command.args(["key", "generate", "--output"]).arg(&file).output().unwrap()
+    };
+    assert!(generate().status.success());
+    let first = std::fs::read(&file).unwrap();
+    let refused = generate();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("is there already and is not overwritten"), "{said}");
+    assert!(said.contains("hint: name another file, or move that one away"), "{said}");
+    assert_eq!((refused.status.code(), std::fs::read(&file).unwrap()), (Some(2), first));
+}
+
+#[test]
 fn the_last_line_of_a_view_can_be_typed_as_it_stands() {
     let directory = private_dir();
     let file = directory.path().join("context.json");
@@ -117,18 +134,8 @@ fn the_last_line_of_a_view_can_be_typed_as_it_stands() {
 }
 
 #[test]
-fn a_key_that_is_there_is_not_overwritten_and_the_message_says_so() {
-    let directory = private_dir();
-    let (data, file) = (directory.path().join("data"), directory.path().join("key"));
-    let generate = || {
-        let mut command = command(&binary("waystone"), &data);
-        command.args(["key", "generate", "--output"]).arg(&file).output().unwrap()
-    };
-    assert!(generate().status.success());
-    let first = std::fs::read(&file).unwrap();
-    let refused = generate();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("is there already and is not overwritten"), "{said}");
-    assert!(said.contains("hint: name another file, or move that one away"), "{said}");
-    assert_eq!((refused.status.code(), std::fs::read(&file).unwrap()), (Some(2), first));
+fn install_takes_project_as_a_plain_flag_and_says_where_it_writes() {
+    let said = help(&["install", "--help"]);
+    assert!(said.contains("      --project  Into files of the project in the working directory"), "{said}");
+    assert!(!said.contains("--project <"), "{said}");
 }
