@@ -5,7 +5,7 @@ mod branch;
 mod person;
 mod servers;
 mod talk;
-mod terminal;
+pub(crate) mod terminal;
 mod window;
 mod workspace;
 

@@ -20,4 +20,5 @@ mod read_only;
 mod resume;
 mod seal;
 mod secret;
+mod segment;
 mod views;
