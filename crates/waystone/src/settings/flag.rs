@@ -14,7 +14,7 @@ pub(crate) const HEADING: &str = "Settings";
 const OF_COMMANDS: [(&str, &[&str]); 8] = [
     ("serve", &["host", "port", "allowedOrigins", "allowOtherUsers"]),
     ("mcp", &["tools"]),
-    ("chat", &["model", "toolPolicy", "allowedTools", "project"]),
+    ("chat", &["model", "toolPolicy", "allowedTools"]),
     ("segment", &["project"]),
     ("task", &["project"]),
     ("undo", &["project"]),
