@@ -95,10 +95,13 @@ impl Limits {
 
     /// What a client should know of limits that something comes near to: a checkpoint, its session, and all that is kept.
     pub(crate) fn nearly_reached(&self, checkpoint: u64, used: Used) -> Vec<String> {
-        let warn = |what: &str, used: u64, max: u64, setting: &str, outcome: &str| {
+        let warn_of = |what: &str, used: u64, max: u64, unit: &str, setting: &str, outcome: &str| {
             let percent = used.saturating_mul(100) / max.max(1);
             (percent >= Self::WARNED_PERCENT)
-                .then(|| format!("{what} {percent} % of what {setting} allows ({used} of {max} bytes); {outcome}"))
+                .then(|| format!("{what} {percent} % of what {setting} allows ({used} of {max}{unit}); {outcome}"))
+        };
+        let warn = |what: &str, used: u64, max: u64, setting: &str, outcome: &str| {
+            warn_of(what, used, max, " bytes", setting, outcome)
         };
         let early = "at 90 % what was deleted is removed before its time, then sessions that were not used for longest";
         [
@@ -115,6 +118,14 @@ impl Limits {
                 self.session_bytes_max,
                 "WAYSTONE_MAX_SESSION_BYTES",
                 "then nothing more is saved in it",
+            ),
+            warn_of(
+                "checkpoints with names or tags, which are never archived, are",
+                used.spared,
+                self.checkpoints_max,
+                "",
+                "WAYSTONE_MAX_CHECKPOINTS",
+                "at 100 % nothing more is saved in the session; delete some, or save without a name",
             ),
             warn("the store has", used.total, self.total_bytes_max, "WAYSTONE_MAX_TOTAL_BYTES", early),
         ]

@@ -45,8 +45,9 @@ pub enum Error {
     NoSnapshot(ProjectId),
     #[error("there is no operation `{0}`")]
     OperationNotFound(OperationId),
-    #[error("nothing was done in project `{0}` that you can undo")]
-    NothingToUndo(ProjectId),
+    /// With how the newest is brought back instead, if it is.
+    #[error("{}", nothing_to_undo(.0, .1.as_deref()))]
+    NothingToUndo(ProjectId, Option<String>),
     #[error("there is nothing behind the handle `{handle}`: {why}")]
     HandleNotFound { handle: String, why: String },
     #[error("this process only reads, and that would change something")]
@@ -152,6 +153,11 @@ pub enum Conflict {
 
 fn are(count: usize) -> String {
     if count == 1 { "1 segment is".to_owned() } else { format!("{count} segments are") }
+}
+
+fn nothing_to_undo(project: &ProjectId, how_restored: Option<&str>) -> String {
+    let restored = how_restored.map(|how| format!("; {how}")).unwrap_or_default();
+    format!("nothing was done in project `{project}` that you can undo{restored}")
 }
 
 fn listed(operations: &[i64]) -> String {
@@ -382,7 +388,7 @@ impl Error {
                 404,
                 "list them with GET /api/projects/{project_id}/snapshots or `waystone task snapshots`",
             ),
-            Self::OperationNotFound(_) | Self::NothingToUndo(_) => {
+            Self::OperationNotFound(_) | Self::NothingToUndo(..) => {
                 ("OPERATION_NOT_FOUND", 404, "list them with GET /api/operations or `waystone undo --list`")
             }
             Self::HandleNotFound { .. } => {
@@ -442,7 +448,7 @@ impl Error {
             Self::SnapshotNotFound(id) => json!({ "snapshot_id": id }),
             Self::NoSnapshot(project) => json!({ "project_id": project }),
             Self::OperationNotFound(id) => json!({ "operation_id": id }),
-            Self::NothingToUndo(project) => json!({ "project_id": project }),
+            Self::NothingToUndo(project, _) => json!({ "project_id": project }),
             Self::SecretBlocked(findings) => {
                 let told = |found: &Finding| {
                     json!({

@@ -165,13 +165,15 @@ pub enum Added {
     BytesWanted,
 }
 
-/// How much is kept, in bytes as stored.
+/// How much is kept, in bytes as stored where nothing else is said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// Of the session.
     pub session: u64,
     /// Of all.
     pub total: u64,
+    /// How many checkpoints of the session have a name or tags and are never archived; counted when it has many.
+    pub spared: u64,
 }
 
 /// Which checkpoint to load.

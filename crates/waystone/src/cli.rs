@@ -13,6 +13,8 @@ mod document;
 mod failure;
 mod file;
 mod handle;
+mod help;
+mod hint;
 pub(crate) mod hook;
 mod install;
 mod key;
@@ -43,8 +45,9 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 use waystone_store::{MasterKey, Root, find_key_mark, find_key_mark_of_backup};
 
-use crate::settings::{Flags, HEADING, Settings};
-pub(crate) use failure::{refuse, report};
+use crate::settings::{Flags, Settings};
+pub(crate) use failure::{Failure, refuse, report};
+pub(crate) use help::parse;
 
 /// The context engine for LLM agents: keeps what an agent knows and never loses any of it.
 ///
@@ -78,7 +81,7 @@ pub(crate) enum OnStore {
     /// Serve an agent over MCP on standard input and output
     Mcp,
     /// Serve applications over REST and agents over MCP at /mcp
-    #[command(after_help = "It listens on http://127.0.0.1:3000; `--host` and `--port` change that, see --help.")]
+    #[command(after_help = "It listens on http://127.0.0.1:3000; `--host` and `--port` change that.")]
     Serve,
     /// Look at and change sessions: runs of work that own checkpoints
     #[command(subcommand)]
@@ -160,7 +163,7 @@ pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> any
         }
         Plain::Man { directory } => {
             std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-            clap_mangen::generate_to(manual(Arguments::command()), directory)
+            clap_mangen::generate_to(help::manual(), directory)
                 .with_context(|| format!("cannot write to {}", directory.display()))?;
             let first = directory.join("waystone.1");
             render::Out { json }.print(&serde_json::json!({ "directory": directory }), |_| {
@@ -168,17 +171,6 @@ pub(crate) fn run_plain(command: &Plain, settings: &Settings, json: bool) -> any
             })
         }
     }
-}
-
-/// The program as man pages show it: settings once, in the first page.
-fn manual(program: clap::Command) -> clap::Command {
-    fn refer(command: clap::Command) -> clap::Command {
-        command.after_help("Settings and exit codes are in waystone(1).").mut_subcommands(refer)
-    }
-    program
-        .mut_args(|arg| if arg.get_help_heading() == Some(HEADING) { arg.global(false) } else { arg })
-        .override_usage("waystone [OPTIONS] [SETTINGS] <COMMAND>")
-        .mut_subcommands(refer)
 }
 
 /// What a command did for which no store is opened, though it is one of those that have one.

@@ -11,6 +11,7 @@ use waystone_core::Error;
 use waystone_store::{KeyMark, MasterKey, NoKey, find_key_mark};
 use zeroize::Zeroizing;
 
+use crate::cli::Failure;
 use crate::keychain;
 use crate::settings::Settings;
 
@@ -53,8 +54,7 @@ impl Home {
             Self::File(path) => {
                 check_place(path, &settings.data_dir)?;
                 let key = MasterKey::generate()?;
-                write(&key, path)
-                    .map_err(|error| Error::InvalidInput(format!("cannot write {}: {error}", path.display())))?;
+                write(&key, path)?;
                 Ok(key)
             }
             Self::Passphrase(passphrase) if passphrase.trim().chars().count() < PASSPHRASE_CHARS_MIN => {
@@ -229,7 +229,22 @@ pub(crate) fn text(key: &MasterKey) -> Zeroizing<String> {
 }
 
 /// Writes a key to a file that must not be there yet.
-pub(crate) fn write(key: &MasterKey, path: &Path) -> std::io::Result<()> {
+pub(crate) fn write(key: &MasterKey, path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    write_new(key, path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure {
+            code: "INVALID_INPUT",
+            message: format!(
+                "{shown} is there already and is not overwritten: what its key sealed cannot be read without it"
+            ),
+            hint: "name another file, or move that one away".to_owned(),
+        }
+        .into(),
+        _ => Error::InvalidInput(format!("cannot write {shown}: {error}")).into(),
+    })
+}
+
+fn write_new(key: &MasterKey, path: &Path) -> std::io::Result<()> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]

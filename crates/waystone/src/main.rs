@@ -14,7 +14,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use tempfile::TempDir;
 use waystone_connect::workspace::Bounds;
 use waystone_core::Engine;
@@ -28,7 +27,7 @@ use settings::Settings;
 
 fn main() -> ExitCode {
     let umask = platform::keep_to_ourselves();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match cli::parse() {
         Ok(arguments) => arguments,
         Err(error) => return cli::refuse(&error),
     };

@@ -27,7 +27,7 @@ use waystone_core::{Error, Limits, PolicyKind, ToolPolicy};
 use waystone_server::mcp::ToolSet;
 use zeroize::Zeroizing;
 
-pub(crate) use flag::{Flags, HEADING};
+pub(crate) use flag::{Flags, HEADING, hide_in_commands};
 pub(crate) use project::project_at;
 pub(crate) use schema::schema;
 

@@ -9,6 +9,8 @@ use super::prose;
 
 /// What every command takes stands in the introduction of the page once.
 const COMMON: [&str; 3] = ["--json", "-h, --help", "-V, --version"];
+/// And so does where all settings are.
+const COMMON_TAIL: &str = "All settings are flags here too";
 
 pub(super) fn page(binary: &Path, scratch: &Path) -> anyhow::Result<String> {
     let names = help(binary, scratch, &[])?.commands;
@@ -44,7 +46,7 @@ fn add(binary: &Path, scratch: &Path, path: &[&str], page: &mut String) -> anyho
 struct Help {
     about: String,
     commands: Vec<String>,
-    /// Usage, arguments and options, but for those that all commands have.
+    /// Usage, arguments, options and settings, but for those that all commands have.
     body: String,
     /// What stands behind the options.
     tail: String,
@@ -65,10 +67,13 @@ fn read(text: &str) -> Help {
     help.body = format!("Usage: {usage}\n");
     let mut section = "";
     let mut is_common = false;
-    let mut options = String::new();
+    let (mut options, mut settings) = (String::new(), String::new());
     for line in rest.lines() {
         if !line.is_empty() && !line.starts_with(' ') {
             section = line;
+            if line.starts_with(COMMON_TAIL) {
+                continue;
+            }
             if !line.ends_with(':') {
                 help.tail = format!("{} {line}", help.tail).trim().to_owned();
             } else if line == "Arguments:" {
@@ -88,11 +93,15 @@ fn read(text: &str) -> Help {
                     options += &format!("{}\n", line.trim_end());
                 }
             }
+            "Settings:" => settings += &format!("{}\n", line.trim_end()),
             _ => {}
         }
     }
     if !options.trim().is_empty() {
         help.body = format!("{}\n\nOptions:\n{options}", help.body.trim_end());
+    }
+    if !settings.is_empty() {
+        help.body = format!("{}\n\nSettings:\n{settings}", help.body.trim_end());
     }
     help
 }

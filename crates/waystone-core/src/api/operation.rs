@@ -56,6 +56,21 @@ pub struct Operation {
     pub data: Map<String, Value>,
 }
 
+impl Operation {
+    /// How what it deleted is brought back, which is not by undoing.
+    pub fn how_restored(&self) -> Option<String> {
+        let (what, field) = match self.kind.as_str() {
+            "session.deleted" => ("session", "sessionId"),
+            "checkpoint.deleted" => ("checkpoint", "checkpointId"),
+            _ => return None,
+        };
+        let (operation, id) = (&self.operation_id, self.data.get(field)?.as_str()?);
+        Some(format!(
+            "operation {operation} deleted {what} `{id}`, which is restored and not undone: `waystone {what} restore {id}`"
+        ))
+    }
+}
+
 fn fields(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object" })
 }

@@ -130,7 +130,7 @@ pub struct StashSegments {
     /// Inferred when left out. The body of work; named after the working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
-    /// Words and "quoted phrases" that must all occur in the text.
+    /// Words and "quoted phrases" that must all occur in the text, or a segment's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = QUERY_MAX))]
     pub query: Option<String>,

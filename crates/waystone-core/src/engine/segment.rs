@@ -80,7 +80,7 @@ impl Engine {
             let count = put.elsewhere;
             format!("{count} of the texts were known and stay where they are: stashed, or in another task")
         }));
-        warnings.extend(self.limits.nearly_reached(0, Used { session: 0, total: put.total_bytes }));
+        warnings.extend(self.limits.nearly_reached(0, Used { total: put.total_bytes, ..Used::default() }));
         warnings.extend(put.warnings);
         Ok(PutReply {
             touched,

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::segment::preview;
 use crate::api::{
-    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, SegmentError, SegmentFilters, StashReply,
+    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, Segment, SegmentError, SegmentFilters, StashReply,
     StashSegments, Tier,
 };
 use crate::error::Result;
@@ -22,11 +22,16 @@ impl Engine {
         self.check_writable()?;
         request.check()?;
         let project = self.project_or_own(request.project_id);
-        let words = Words::parse(request.query.as_deref().unwrap_or_default());
+        let query = request.query.unwrap_or_default();
+        let words = Words::parse(&query);
         let now = self.clock.now();
         let (filters, tiers) = request.filters.unwrap_or_default().resolve(now, &[Tier::Working]);
         // What is stashed already is not stashed again.
         let which = match tiers.contains(&Tier::Working) {
+            true if filters == SegmentFilters::default() => match self.find_named(scope, &project, &query).await? {
+                Some(id) => WhichSegments::Ids(vec![id]),
+                None => WhichSegments::Working { filters, words },
+            },
             true => WhichSegments::Working { filters, words },
             false => WhichSegments::Ids(Vec::new()),
         };
@@ -41,6 +46,14 @@ impl Engine {
             operation_id: changed.operation.map(|seq| seq.to_string()),
             warnings: self.warnings(),
         })
+    }
+
+    /// The segment in the window that a query names by its id.
+    async fn find_named(&self, scope: &Scope, project: &ProjectId, query: &str) -> Result<Option<SegmentId>> {
+        let Ok(id) = query.trim().parse::<SegmentId>() else { return Ok(None) };
+        let found = self.store.find_segment(scope, &id).await?;
+        let is_meant = |segment: &Segment| segment.project_id == *project && segment.tier == Tier::Working;
+        Ok(found.filter(is_meant).map(|segment| segment.segment_id))
     }
 
     /// What is stashed and fits the query best; without one the newest.

@@ -337,6 +337,24 @@ async fn the_oldest_is_archived_when_a_session_is_full_and_what_has_a_name_tag_o
 }
 
 #[tokio::test]
+async fn who_names_every_checkpoint_is_warned_before_no_more_can_be_saved() {
+    let h = Harness::with_limits(Limits { checkpoints_max: 5, ..Limits::default() });
+    let save = async |n: u64| {
+        let name = json!({ "name": format!("n{n}") });
+        h.try_save(json!({ "sessionId": "s", "context": { "n": n }, "metadata": name })).await
+    };
+    h.save("s", json!({})).await;
+    for n in 1..4 {
+        assert_eq!(save(n).await.unwrap().warnings, Vec::<String>::new(), "{n}");
+    }
+    let warnings = save(4).await.unwrap().warnings;
+    assert!(warnings[0].contains("80 % of what WAYSTONE_MAX_CHECKPOINTS allows (4 of 5)"), "{warnings:?}");
+    let warnings = save(5).await.unwrap().warnings;
+    assert!(warnings[1].contains("100 % of what WAYSTONE_MAX_CHECKPOINTS allows (5 of 5)"), "{warnings:?}");
+    assert_eq!(save(6).await.unwrap_err(), Error::QuotaExceeded(Quota::Checkpoints { count: 5, max: 5 }));
+}
+
+#[tokio::test]
 async fn a_session_of_one_checkpoint_can_be_saved_to() {
     let h = Harness::with_limits(Limits { checkpoints_max: 1, ..Limits::default() });
     let first = h.save("s", json!({ "n": 1 })).await.checkpoint_id;

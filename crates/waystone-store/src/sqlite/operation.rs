@@ -119,7 +119,7 @@ fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
                 )
                 .optional()?;
             let found = seq.map(|seq| find(db, scope, seq)).transpose()?.flatten();
-            found.ok_or_else(|| Error::NothingToUndo(project.clone()).into())
+            found.ok_or_else(|| Error::NothingToUndo(project.clone(), None).into())
         }
     }
 }
@@ -133,7 +133,10 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
         return Err(gone(found.seq));
     }
     if !found.listed.can_undo {
-        let message = format!("operation {} is {}, which cannot be undone", found.seq, found.listed.kind);
+        let message = found
+            .listed
+            .how_restored()
+            .unwrap_or_else(|| format!("operation {} is {}, which cannot be undone", found.seq, found.listed.kind));
         return Err(Error::InvalidInput(message).into());
     }
     let project = found.listed.project_id.clone();

@@ -34,15 +34,8 @@ use answer::{Ended, Interrupts};
 use input::Input;
 use talk::{Begin, Place, Talk};
 
-pub(crate) const AFTER_HELP: &str = "\
-Settings that are about conversations, all others are in --help:
-  --model NAME           which model answers, from now on; `demo` is built in,
-                         `waystone models` shows others and what they need
-  --tool-policy CHOICE   which tools run unasked: auto (those that only read,
-                         and those allowed), allow-list (those), manual (none)
-  --allowed-tools A,B    the tools that are allowed
-
-On a terminal /help shows what there is besides talking, and Ctrl-C ends an answer.";
+pub(crate) const AFTER_HELP: &str =
+    "On a terminal /help shows what there is besides talking, and Ctrl-C ends an answer.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {

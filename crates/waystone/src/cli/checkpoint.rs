@@ -15,6 +15,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, GRACE_DAYS};
 
 use super::file;
+use super::hint::in_commands;
 use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
 use super::view::{ViewArguments, view};
 
@@ -320,7 +321,12 @@ fn row(checkpoint: &Checkpoint) -> Vec<String> {
 fn warnings(loaded: &LoadedCheckpoint) -> Vec<String> {
     let skipped = loaded.skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let degraded = format!("this is not the newest checkpoint of its session: damaged are {skipped}");
-    loaded.degraded.then_some(degraded).into_iter().chain(loaded.warnings.iter().cloned()).collect()
+    loaded
+        .degraded
+        .then_some(degraded)
+        .into_iter()
+        .chain(loaded.warnings.iter().map(|warning| in_commands(warning)))
+        .collect()
 }
 
 fn state(loaded: &LoadedCheckpoint) -> String {

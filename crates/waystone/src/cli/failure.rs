@@ -12,6 +12,7 @@ use waystone_core::api::{ErrorBody, ErrorReply, TurnError};
 use waystone_store::OpenError;
 
 use super::Arguments;
+use super::hint::with_details;
 use super::render::{line, plain_json};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, 2 an argument, a setting or a file that was given is \
@@ -68,7 +69,9 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
 
 /// Prints why a command failed and what to do, to standard error.
 pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
-    print(&reply_to(error), as_json)
+    let mut reply = reply_to(error);
+    reply.error.hint = with_details(&reply.error.hint, &reply.error.details);
+    print(&reply, as_json)
 }
 
 fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {
@@ -94,6 +97,9 @@ pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
 
 /// Prints what is wrong with the arguments, or the help that was asked for.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        return super::help::welcome();
+    }
     let as_json =
         std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if !as_json || !error.use_stderr() || is_hook() {

@@ -130,7 +130,7 @@ fn give(
         return out.print(&json!({ "key": text.trim() }), |_| text.to_string());
     };
     key::check_place(path, &settings.data_dir)?;
-    key::write(key, path).map_err(|error| Error::InvalidInput(format!("cannot write {}: {error}", path.display())))?;
+    key::write(key, path)?;
     out.print(&json!({ "path": path }), |_| {
         let shown = plain(&path.display().to_string());
         format!(

@@ -43,7 +43,11 @@ pub(crate) async fn run(
     }
     let project = undo.operation.is_none().then_some(project);
     let request = UndoOperation { project_id: project, operation_id: undo.operation };
-    out.print(&engine.undo_operation(scope, request).await?, |undone| {
+    let undone = engine.undo_operation(scope, request).await?;
+    if !out.json {
+        super::warn(&undone.warnings);
+    }
+    out.print(&undone, |undone| {
         let segments = count(undone.segments_changed, "segment");
         format!("{}: {segments} changed (waystone undo {} does it again)", plain(&undone.message), undone.operation_id)
     })

@@ -141,7 +141,7 @@ pub(crate) enum Garbage {
 /// Which segments, by words and by what is known of them.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Words, names or "quoted phrases"; `stash` takes only texts that have all of them
+    /// Words, names or "quoted phrases"; `stash` takes only texts that have all of them, or the one segment whose id it is
     query: Option<String>,
     /// Only of this file
     #[arg(long)]

@@ -10,6 +10,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 
 use super::file::read_context;
+use super::hint::in_commands;
 use super::render::{Out, plain_json, short, table};
 
 #[derive(Debug, Args)]
@@ -83,7 +84,7 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
         }
     };
     if !out.json {
-        super::warn(&view.warnings);
+        super::warn(&view.warnings.iter().map(|warning| in_commands(warning)).collect::<Vec<_>>());
     }
     out.print(&view, show)
 }
@@ -121,10 +122,7 @@ pub(crate) fn report(report: &ViewReport) -> String {
     let dropped = survival.dropped.iter().map(|key| row(&key.key, format!("0 of {} tokens", key.tokens)));
     let handles =
         survival.shortened.iter().map(|key| &key.handle).chain(survival.dropped.iter().map(|key| &key.handle));
-    let rest = handles.into_iter().next().map(|handle| {
-        let holder = handle.split('#').next().unwrap_or_default();
-        format!("the rest: waystone expand '{holder}#/KEY'\n")
-    });
+    let rest = rest(&handles.map(String::as_str).collect::<Vec<_>>());
     let anchors = survival.anchors;
     let anchors = match anchors.total {
         0 => String::new(),
@@ -142,6 +140,21 @@ pub(crate) fn report(report: &ViewReport) -> String {
         report.tokens_after,
         report.tokens_before,
         written.unwrap_or_default(),
-        rest.unwrap_or_default(),
+        rest,
     )
+}
+
+/// How to get what is not in the view: a line that can be typed as it stands, and what else can be put into it.
+fn rest(handles: &[&str]) -> String {
+    const OTHERS_MAX: usize = 3;
+    let Some((first, others)) = handles.split_first() else { return String::new() };
+    let pointer = |handle: &&str| handle.split_once('#').map_or("", |(_, pointer)| pointer).to_owned();
+    let named = others.iter().take(OTHERS_MAX).map(|handle| format!("#{}", pointer(handle))).collect::<Vec<_>>();
+    let also = match others.len() {
+        0 => String::new(),
+        count if count > OTHERS_MAX => format!("and so with {} and {} more\n", named.join(", "), count - OTHERS_MAX),
+        _ => format!("and so with {}\n", named.join(", ")),
+    };
+    // A handle has no quotes.
+    format!("the rest: waystone expand '{first}'\n{also}")
 }

@@ -10,6 +10,21 @@ use super::{DATA_DIR, Kind, SETTINGS, Setting};
 /// What settings stand under in help.
 pub(crate) const HEADING: &str = "Settings";
 
+/// Settings that are about some commands, and in their help.
+const OF_COMMANDS: [(&str, &[&str]); 8] = [
+    ("serve", &["host", "port", "allowedOrigins", "allowOtherUsers"]),
+    ("mcp", &["tools"]),
+    ("chat", &["model", "toolPolicy", "allowedTools"]),
+    ("segment", &["project"]),
+    ("task", &["project"]),
+    ("undo", &["project"]),
+    ("search", &["project"]),
+    ("resume", &["project"]),
+];
+
+/// Where all of them are.
+const ELSEWHERE: &str = "All settings are flags here too, such as --data-dir: see `waystone --help`.";
+
 /// What was given as flags.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags(pub(super) Map<String, Value>);
@@ -68,6 +83,28 @@ impl FromArgMatches for Flags {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// The program with settings in its own help, and in that of a command only those that are about it. They are flags of all commands.
+pub(crate) fn hide_in_commands(program: Command) -> Command {
+    let settings: Vec<Arg> =
+        program.get_arguments().filter(|arg| arg.get_help_heading() == Some(HEADING)).cloned().collect();
+    program.mut_subcommands(|command| {
+        let shown = OF_COMMANDS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, keys)| keys);
+        hide(command, &settings, shown)
+    })
+}
+
+fn hide(command: Command, settings: &[Arg], shown: &[&str]) -> Command {
+    let is_own = |setting: &&Arg| command.get_arguments().any(|arg| arg.get_id() == setting.get_id());
+    // What a command has itself is not passed on to it.
+    let passed = settings.iter().filter(|setting| !is_own(setting)).map(|setting| {
+        let is_hidden = !shown.contains(&setting.get_id().as_str());
+        setting.clone().hide(is_hidden).hide_short_help(false).long_help(None)
+    });
+    let passed: Vec<Arg> = passed.collect();
+    let said = command.get_after_help().map(|said| format!("{said}\n\n")).unwrap_or_default();
+    command.args(passed).after_help(said + ELSEWHERE).mut_subcommands(|command| hide(command, settings, shown))
 }
 
 fn placeholder(kind: Kind) -> &'static str {

@@ -213,3 +213,20 @@ async fn who_puts_a_text_that_is_elsewhere_is_told_so() {
     stash(&h, json!({ "query": "new" })).await.unwrap();
     assert!(told(json!({ "text": "new" })).await.contains("stashed"));
 }
+
+#[tokio::test]
+async fn an_id_of_a_segment_in_the_window_stashes_that_one() {
+    let h = Harness::new();
+    let all = add(&h, json!({ "texts": ["one", "two", "three"] })).await;
+    let elsewhere = add(&h, json!({ "text": "elsewhere", "project_id": "q" })).await;
+    let stashed = stash(&h, json!({ "query": all[1] })).await.unwrap();
+    assert_eq!(json!(stashed.stashed_segments), json!([all[1]]));
+    assert_eq!(stash(&h, json!({ "query": all[1] })).await.unwrap().segments_matched, 0, "it is stashed already");
+    assert_eq!(stash(&h, json!({ "query": elsewhere[0] })).await.unwrap().segments_matched, 0);
+    let narrowed = stash(&h, json!({ "query": all[0], "filters": { "type": "log" } })).await.unwrap();
+    assert_eq!(narrowed.segments_matched, 0, "what filters say must hold too");
+    pin(&h, json!({ "segment_ids": [all[0]] })).await.unwrap();
+    let pinned = stash(&h, json!({ "query": all[0] })).await.unwrap();
+    assert_eq!((pinned.stashed_segments.len(), pinned.errors.len()), (0, 1));
+    assert_eq!(in_window(&h).await, [all[0].clone(), all[2].clone()]);
+}

@@ -94,9 +94,9 @@ async fn without_an_id_an_agent_takes_back_its_own_and_a_person_anyones() {
     put(&h, json!({ "project_id": "q", "text": "elsewhere" })).await.unwrap();
     assert_eq!(Some(undo_as(&h, &one).await.unwrap().undone.operation_id), second);
     assert_eq!(Some(undo_as(&h, &person).await.unwrap().undone.operation_id), third);
-    assert!(matches!(undo_as(&h, &two).await, Err(Error::NothingToUndo(_))));
+    assert!(matches!(undo_as(&h, &two).await, Err(Error::NothingToUndo(..))));
     assert_eq!(Some(undo_as(&h, &person).await.unwrap().undone.operation_id), first, "again goes further back");
-    assert!(matches!(undo_as(&h, &person).await, Err(Error::NothingToUndo(_))));
+    assert!(matches!(undo_as(&h, &person).await, Err(Error::NothingToUndo(..))));
     assert_eq!(in_window(&h).await, Vec::<String>::new());
     let log = operations(&h, json!({})).await.unwrap().operations;
     let log: Vec<(&str, &str, bool)> =
@@ -196,4 +196,26 @@ async fn what_was_collected_while_it_was_stashed_a_segment_has_not_survived() {
     prune(&h, json!({ "segment_ids": [ids[1]], "action": "stash" })).await.unwrap();
     undo(&h, json!({ "operation_id": stashed })).await.unwrap();
     assert_eq!(find(&h, &ids[0]).await.unwrap().gc_survival_count, 1);
+}
+
+#[tokio::test]
+async fn who_undoes_a_deletion_is_told_how_it_is_restored() {
+    let h = Harness::new();
+    let first = put_as(&h, &h.scope, "first").await.operation_id;
+    h.try_save(json!({ "sessionId": "s", "projectId": "p", "context": { "n": 1 } })).await.unwrap();
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
+    let deleted = operations(&h, json!({})).await.unwrap().operations.remove(0).operation_id;
+    let how = format!(
+        "operation {deleted} deleted session `s`, which is restored and not undone: `waystone session restore s`"
+    );
+    let named = undo(&h, json!({ "project_id": "p", "operation_id": deleted })).await.unwrap_err();
+    assert_eq!(named, Error::InvalidInput(how.clone()));
+    let newest = undo_as(&h, &h.scope).await.unwrap();
+    assert_eq!((Some(newest.undone.operation_id), newest.warnings), (first, vec![how]));
+
+    h.engine.restore_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    assert_eq!(undo_as(&h, &h.scope).await, Err(Error::NothingToUndo("p".parse().unwrap(), None)));
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
+    let nothing = undo_as(&h, &h.scope).await.unwrap_err().to_string();
+    assert!(nothing.ends_with("`waystone session restore s`"), "{nothing}");
 }

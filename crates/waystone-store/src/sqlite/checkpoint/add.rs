@@ -2,12 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
-use waystone_core::Error;
 use waystone_core::api::Checkpoint;
 use waystone_core::error::{Conflict, Quota};
 use waystone_core::id::CheckpointId;
 use waystone_core::pack::{GROUP_CHECKPOINTS_MAX, GROUP_RAW_BYTES_MAX, Packed};
 use waystone_core::store::{Added, NewCheckpoint, Scope, Used};
+use waystone_core::{Error, Limits};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes};
@@ -59,7 +59,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, new: &NewCheckpoint) -> DbResu
     let pruned = if new.is_reference { 0 } else { prune(db, scope, &session, key, new)? };
     remember(db, scope, new, &new.id, Some(pruned))?;
     let checkpoint = describe(new, &session, packed, new.parent.clone().or(head_id))?;
-    let used = Used { session: session.size_bytes + size, total: total + size };
+    let spared = count_spared(db, &session, new)?;
+    let used = Used { session: session.size_bytes + size, total: total + size, spared };
     Ok(Added::New { checkpoint, pruned, used })
 }
 
@@ -195,6 +196,18 @@ fn prune(db: &Connection, scope: &Scope, session: &SessionRow, newest: i64, new:
     }
     add_to_counts(db, scope, session.key, -i64::try_from(prunable.len()).unwrap_or(i64::MAX), 0)?;
     Ok(excess)
+}
+
+/// How many checkpoints of the session are never archived, counted only when there are so many that it matters.
+fn count_spared(db: &Connection, session: &SessionRow, new: &NewCheckpoint) -> DbResult<u64> {
+    let many = new.checkpoints_max.saturating_mul(Limits::WARNED_PERCENT) / 100;
+    let is_far = session.checkpoint_count + 1 < many;
+    if is_far || new.is_reference {
+        return Ok(0);
+    }
+    Ok(db
+        .prepare_cached("SELECT count(*) FROM checkpoint WHERE session = ?1 AND archived_at_ms IS NULL AND spared = 1")?
+        .query_row(params![session.key], |row| row.get(0))?)
 }
 
 /// The keys of what a new checkpoint refers to. Without a group it opens one, unless it is a reference.

@@ -18,8 +18,8 @@ impl Args for Asked {
             let flag = Arg::new(name).long(name).action(ArgAction::Set).num_args(0).default_missing_value("true");
             flag.value_parser(clap::value_parser!(bool)).overrides_with(name).conflicts_with(other)
         };
-        let user = "For all that you do with it; so it is when neither is given";
-        let project = "For the project in the working directory only, in files that are often shared: they name this program by its path";
+        let user = "Into your own files, for all projects; so it is when neither is given";
+        let project = "Into files of the project in the working directory, for it alone; they are often shared, and name this program by its path";
         command.arg(flag(USER, PROJECT).help(user)).arg(flag(PROJECT, USER).help(project))
     }
 

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use waystone_core::api::{Candidate, GarbageReply, PruneAction, PruneReply, SegmentError, UsageReply};
 
 use super::undo;
+use crate::cli::hint::in_commands;
 use crate::cli::render::{count, fields, plain, table};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -67,10 +68,11 @@ pub(super) fn show_garbage(found: &GarbageReply) -> String {
         ]
     };
     let header = ["SEGMENT", "TYPE", "SCORE", "TOKENS", "AGE", "WHY"];
-    let plan = found
-        .pruning_plan
-        .as_ref()
-        .map(|plan| format!("{}\nwaystone segment prune --plan {} carries it out\n", plan.reason, plan.plan_id));
+    let plan = found.pruning_plan.as_ref().map(|plan| {
+        // It deletes only when that is said.
+        let action = if plan.delete_segments.is_empty() { "" } else { " --action delete" };
+        format!("{}\nwaystone segment prune --plan {}{action} carries it out\n", plan.reason, plan.plan_id)
+    });
     let total =
         format!("{} with {} tokens may go", count(found.total_candidates, "segment"), found.estimated_tokens_freed);
     format!("{}\n{total}\n{}", table(&header, found.pruning_candidates.iter().map(row)), plan.unwrap_or_default())
@@ -89,5 +91,5 @@ pub(super) fn show_pruned(pruned: &PruneReply) -> String {
 
 /// What could not be done, a line each.
 pub(super) fn show_errors(errors: &[SegmentError]) -> String {
-    errors.iter().map(|error| format!("\n{}: {}", error.segment_id, plain(&error.message))).collect()
+    errors.iter().map(|error| format!("\n{}: {}", error.segment_id, plain(&in_commands(&error.message)))).collect()
 }

@@ -1,5 +1,6 @@
 //! `waystone segment put`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,13 +11,14 @@ use waystone_core::store::Scope;
 
 use super::{kind, undo};
 use crate::cli::checkpoint::origin;
+use crate::cli::failure::Failure;
 use crate::cli::file::read_text;
 use crate::cli::render::Out;
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
-    /// One text or several, each a segment of its own
-    #[arg(conflicts_with = "file", required_unless_present = "file")]
+    /// One text or several, each a segment of its own; left out, or with -, standard input is one text
+    #[arg(conflicts_with = "file")]
     texts: Vec<String>,
     /// Read one text from a file, or from standard input with -
     #[arg(long)]
@@ -50,14 +52,32 @@ pub(crate) struct Put {
     origin: Option<Origin>,
 }
 
+impl Put {
+    /// Where its text is read from, if it was not typed.
+    fn source(&self) -> anyhow::Result<Option<PathBuf>> {
+        let texts: Vec<&str> = self.texts.iter().map(String::as_str).collect();
+        match (&self.file, &texts[..]) {
+            (Some(file), _) => Ok(Some(file.clone())),
+            (None, []) if std::io::stdin().is_terminal() => Err(Failure {
+                code: "INVALID_INPUT",
+                message: "there is no text to keep".to_owned(),
+                hint: "type it behind the command, name a file with --file, or pipe it in".to_owned(),
+            }
+            .into()),
+            (None, [] | ["-"]) => Ok(Some(PathBuf::from("-"))),
+            (None, _) => Ok(None),
+        }
+    }
+}
+
 fn lines(range: &str) -> Result<[u64; 2], String> {
     let parsed = range.split_once('-').and_then(|(first, last)| Some([first.parse().ok()?, last.parse().ok()?]));
     parsed.ok_or_else(|| "write it like 10-20".to_owned())
 }
 
 pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, project: ProjectId) -> anyhow::Result<()> {
-    let texts = match &put.file {
-        Some(file) => vec![read_text(file, engine.limits().context_bytes_max)?],
+    let texts = match put.source()? {
+        Some(file) => vec![read_text(&file, engine.limits().context_bytes_max)?],
         None => put.texts,
     };
     let request = PutSegments {

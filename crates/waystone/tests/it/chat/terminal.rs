@@ -22,7 +22,7 @@ pub(super) struct Terminal {
 }
 
 /// The two sides of a new terminal.
-pub(super) fn open() -> (File, File) {
+pub(crate) fn open() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();

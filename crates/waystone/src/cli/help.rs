@@ -1,0 +1,48 @@
+//! What the command line says about itself.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use super::Arguments;
+use crate::settings::{HEADING, hide_in_commands};
+
+const WELCOME: &str = "\
+Waystone keeps what an LLM agent knows, and never loses any of it.
+
+Begin with one of these:
+  waystone install claude-code  add it to your agent (codex, cursor, vscode)
+  waystone serve                serve applications over REST, agents over MCP
+  waystone chat                 talk with a model; the built-in one needs no key
+  waystone status               show what is kept, where, and who uses it
+
+Nothing has to be set up: all that is kept is in one directory of yours.
+
+All commands and settings:  waystone --help
+The help of one command:    waystone checkpoint --help
+";
+
+/// Who types `waystone` alone is told what it is, and what to do first.
+pub(super) fn welcome() -> ExitCode {
+    let _ = std::io::stdout().write_all(WELCOME.as_bytes());
+    ExitCode::SUCCESS
+}
+
+/// Reads what was typed.
+pub(crate) fn parse() -> Result<Arguments, clap::Error> {
+    let mut program = hide_in_commands(Arguments::command());
+    let typed = program.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches(&typed).map_err(|error| error.format(&mut program))
+}
+
+/// The program as man pages show it: settings once, in the first page.
+pub(super) fn manual() -> Command {
+    fn refer(command: Command) -> Command {
+        command.after_help("Settings and exit codes are in waystone(1).").mut_subcommands(refer)
+    }
+    Arguments::command()
+        .mut_args(|arg| if arg.get_help_heading() == Some(HEADING) { arg.global(false) } else { arg })
+        .override_usage("waystone [OPTIONS] [SETTINGS] <COMMAND>")
+        .mut_subcommands(refer)
+}
