@@ -20,7 +20,7 @@ const MARK: &str = "<!-- What follows is made by `cargo xtask docs`. -->\n";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Change nothing, and fail when a page is not what the binary in target/debug says
+    /// Change nothing, and fail when a page is not what the binary says
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if !options.check {
         sh("cargo", &["build", "--package", "waystone"])?;
     }
-    let binary = root().join("target/debug/waystone");
+    let binary = waystone_testkit::process::binary("waystone");
     let scratch = tempfile::tempdir()?;
     let pages = [
         ("configuration.md", configuration::page(&binary, scratch.path())?),
