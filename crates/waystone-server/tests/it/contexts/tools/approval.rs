@@ -140,7 +140,7 @@ async fn a_call_that_ran_unasked_cannot_be_decided_about() {
 }
 
 #[tokio::test]
-async fn what_is_approved_is_what_was_looked_at() {
+async fn over_rest_too_what_is_approved_is_what_was_looked_at() {
     let desk = Desk::new().await;
     let mut waiting = desk.wait([write("a.txt", "a"), write("b.txt", "b")]).await;
     let context = waiting.context.clone();
