@@ -1,4 +1,5 @@
-//! What only the operating system can do: what the process keeps to itself, and what was typed on a terminal and is not wanted.
+//! What only the operating system can do: what the process keeps to itself, how wide a terminal is, and what was typed on it and is not
+//! wanted.
 
 /// From here on files are this user's alone whatever the surroundings say, and a crash leaves no image of the memory. What the
 /// surroundings say of new files is for those that are the user's own and not ours.
@@ -16,6 +17,18 @@ pub(crate) fn keep_to_ourselves() -> Option<u32> {
 
 #[cfg(not(unix))]
 pub(crate) fn keep_to_ourselves() -> Option<u32> {
+    None
+}
+
+/// How wide the terminal is on which standard output is shown, if it is one.
+#[cfg(unix)]
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn terminal_columns() -> Option<usize> {
     None
 }
 

@@ -8,7 +8,7 @@ use crate::api::{
     Branch, BranchDiff, BranchList, BranchMessage, BranchSide, CreateBranch, DiffBranches, SwitchedBranch,
 };
 use crate::error::{Error, Result};
-use crate::id::{BranchName, SessionId};
+use crate::id::{BranchName, IdempotencyKey, SessionId};
 use crate::offload::offload_unless;
 use crate::store::{Fork, NewBranch, Scope, WindowPart};
 use crate::window::Entry;
@@ -54,9 +54,16 @@ impl Engine {
     }
 
     /// Shows a branch again that was deleted.
-    pub async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName) -> Result<Branch> {
+    pub async fn restore_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Branch> {
         self.check_writable()?;
-        self.store.restore_branch(scope, id, name, self.clock.now()).await
+        let idempotency = key.map(|key| retry_of(key, &format!("contexts/{id}/branches/restore"), name));
+        self.store.restore_branch(scope, id, name, self.clock.now(), idempotency).await
     }
 
     /// Where two branches part, and what each has since.

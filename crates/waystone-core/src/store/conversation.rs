@@ -283,7 +283,14 @@ pub trait ConversationStore: Send + Sync {
     async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()>;
 
     /// Shows a branch again that was hidden; of several of that name the one that was hidden last.
-    async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<Branch>;
+    async fn restore_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Branch>;
 
     /// Whether a session is a conversation, deleted or not.
     async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool>;

@@ -22,7 +22,7 @@ pub struct Cut {
 }
 
 /// Of the room that is not taken by what must be in, so much is filled after a step, at most: the rest is for the turns that follow.
-const FILLED_PERCENT: u64 = 66;
+const FILLED_PERCENT: u64 = 60;
 /// What came last stays whole if it takes no more than so much of it.
 const RECENT_PERCENT: u64 = 25;
 /// A digest takes at most so much of it, and never more than so many tokens.

@@ -178,7 +178,7 @@ fn a_digest_without_room_for_a_statement_only_says_that_something_is_left_out() 
     (1..=20).for_each(|n| branch.turn(n));
     branch.user("And now?");
     let window = branch.assemble(&Cut::default(), 700).unwrap();
-    assert_eq!(window.said()[0].text(), "[72 entries are left out here; context_search_stashed finds them]");
+    assert_eq!(window.said()[0].text(), "[76 entries are left out here; context_search_stashed finds them]");
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             .errors(&[404]),
         Route::new(Method::POST, RESTORE, "restore_branch", restore)
             .summary("Bring back a branch that was deleted")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "Sent again with the same key, it has one effect.")
             .replies::<Branch>(200)
             .errors(&[404, 409]),
         Route::new(Method::GET, "/api/contexts/{context_id}/branches/{a}/diff/{b}", "diff_branches", diff)
@@ -82,8 +83,14 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn restore(State(http): State<Http>, Ids(context, name): Ids<SessionId, BranchName>) -> HttpResult<Branch> {
-    ok(http.engine.restore_branch(&http.scope(), &context, &name).await)
+async fn restore(
+    State(http): State<Http>,
+    Ids(context, name): Ids<SessionId, BranchName>,
+    headers: HeaderMap,
+) -> HttpResult<Branch> {
+    let mut key = None;
+    take_key(&headers, IDEMPOTENCY_KEY, &mut key)?;
+    ok(http.engine.restore_branch(&http.scope(), &context, &name, key).await)
 }
 
 async fn diff(

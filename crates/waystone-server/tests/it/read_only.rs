@@ -28,7 +28,7 @@ fn body_of(operation: &str) -> Option<Value> {
         "approve_tools" | "deny_tools" => Some(json!({ "tool_call_ids": ["a"] })),
         "edit_arguments" => Some(json!({ "arguments": {} })),
         "answer_tool_call" => Some(json!({ "result": "a" })),
-        "delete_context" | "switch_branch" | "delete_branch" | "retry_turn" | "cancel_turn" => None,
+        "delete_context" | "switch_branch" | "delete_branch" | "restore_branch" | "retry_turn" | "cancel_turn" => None,
         "delete_checkpoint" | "restore_checkpoint" | "mark_critical" | "unmark_critical" | "undo_operation"
         | "delete_session" | "restore_session" | "restore_snapshot" => None,
         other => panic!("{other} is not in the table: does it change something?"),

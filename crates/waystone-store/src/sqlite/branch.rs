@@ -227,14 +227,20 @@ pub(crate) fn archive(
     tell(db, scope, context, &row, &branch, "branch.deleted", at)
 }
 
+const RESTORED: &str = "branch.restored";
+
 pub(crate) fn restore(
     db: &Connection,
     scope: &Scope,
     context: &SessionId,
     name: &BranchName,
     at: Timestamp,
+    idempotency: Option<&Idempotency>,
 ) -> DbResult<Branch> {
     let row = conversation::find_row(db, scope, context)?;
+    if retry::find(db, scope, RESTORED, idempotency, at)?.is_some() {
+        return shown(db, &row, &find(db, row.session, context, name)?);
+    }
     let hidden: Option<i64> = db
         .prepare_cached(
             "SELECT b.key FROM branch AS b WHERE b.session = ?1 AND b.archived_at_ms IS NOT NULL
@@ -247,11 +253,16 @@ pub(crate) fn restore(
     let key = hidden.ok_or_else(|| Error::BranchNotFound { context: context.clone(), name: name.clone() })?;
     db.prepare_cached("UPDATE branch SET archived_at_ms = NULL WHERE key = ?1")?.execute(params![key])?;
     let branch = find_by_key(db, key)?;
-    tell(db, scope, context, &row, &branch, "branch.restored", at)?;
+    tell(db, scope, context, &row, &branch, RESTORED, at)?;
+    retry::remember(db, scope, RESTORED, idempotency, &json!({}), at)?;
+    shown(db, &row, &branch)
+}
+
+fn shown(db: &Connection, row: &ConversationRow, branch: &BranchRow) -> DbResult<Branch> {
     Ok(Branch {
         name: branch.name.to_string(),
-        message_ids: message::ids_of_branch(db, key)?,
+        message_ids: message::ids_of_branch(db, branch.key)?,
         parent_message_id: branch.fork.map(|fork| message::id_of(db, fork)).transpose()?,
-        is_active: false,
+        is_active: branch.key == row.active_branch,
     })
 }

@@ -8,6 +8,7 @@
 
 mod thread;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -103,7 +104,11 @@ impl Writer {
         let queue = self.queue.as_ref().ok_or(Error::ReadOnly)?;
         let (sender, mut receiver) = oneshot::channel();
         let run = move |db: Result<&Connection>| {
-            let result = db.and_then(|db| work(db).map_err(Error::from));
+            // One that panics is undone like one that fails, and the thread goes on for the others.
+            let work = |db| {
+                catch_unwind(AssertUnwindSafe(|| work(db).map_err(Error::from))).unwrap_or_else(|_| Err(panicked()))
+            };
+            let result = db.and_then(work);
             let failed = result.is_err();
             let answer = move |commit_error: Option<&Error>| {
                 let _ = sender.send(match (result, commit_error) {
@@ -144,6 +149,10 @@ impl Writer {
     }
 }
 
+fn panicked() -> Error {
+    Error::broken("the work on the database was aborted")
+}
+
 fn busy() -> Error {
     Error::StorageUnavailable {
         reason: Unavailable::Busy,
@@ -163,6 +172,22 @@ mod tests {
     use waystone_testkit::Harness;
 
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn work_that_panics_is_undone_and_answered_and_the_next_is_done() {
+        let h = Harness::new();
+        let writer = Writer::start(&DataDirectory::prepare(h.data_dir()).unwrap()).unwrap();
+        let work = |db: &Connection| -> DbResult<()> {
+            db.execute_batch("CREATE TABLE made_before_the_panic (n)")?;
+            panic!("a mistake of ours");
+        };
+        let failed = writer.write(work).await.unwrap_err();
+        assert_eq!(failed.to_string(), "the work on the database was aborted");
+        let is_there = |db: &Connection| {
+            Ok(db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'made_before_the_panic'")?.exists([])?)
+        };
+        assert!(!writer.write(is_there).await.unwrap());
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_full_queue_refuses_at_once_and_says_so() {

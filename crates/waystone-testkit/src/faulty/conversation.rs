@@ -105,9 +105,16 @@ impl ConversationStore for FaultyStore {
         Ok(done)
     }
 
-    async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<Branch> {
+    async fn restore_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Branch> {
         self.step()?;
-        let done = self.inner.restore_branch(scope, id, name, at).await?;
+        let done = self.inner.restore_branch(scope, id, name, at, idempotency).await?;
         self.step()?;
         Ok(done)
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::iter;
+use std::ops::Range;
 
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,6 +12,12 @@ use waystone_core::clock::Timestamp;
 use waystone_core::prose::steers;
 
 use super::failure::Failure;
+use crate::platform::terminal_columns;
+
+/// Between two columns.
+const COLUMN_GAP: usize = 2;
+/// Before columns that follow on a line of their own.
+const FOLLOWS: &str = "    ";
 
 pub(crate) struct Out {
     pub(crate) json: bool,
@@ -49,13 +57,53 @@ pub(crate) fn ask(question: &str, what_is_done: &str, when_refused: &str) -> any
     Err(Failure { code: "CANCELLED", message: when_refused.to_owned(), hint }.into())
 }
 
+/// Where a terminal is too narrow for all columns, those that do not fit follow on lines of their own.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    for row in rows {
-        table.add_row(row.iter().map(|cell| plain(cell)));
+    let rows = rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect());
+    let rows: Vec<Vec<String>> =
+        iter::once(header.iter().map(|name| (*name).to_owned()).collect()).chain(rows).collect();
+    table_within(&rows, terminal_columns().unwrap_or(usize::MAX))
+}
+
+fn table_within(rows: &[Vec<String>], columns_max: usize) -> String {
+    let widths = part(rows, 0..usize::MAX).column_max_content_widths();
+    let (mut parts, mut first, mut taken) = (Vec::new(), 0, 0);
+    for (at, width) in widths.iter().enumerate() {
+        if at > first && taken + usize::from(*width) > columns_max {
+            parts.push(first..at);
+            (first, taken) = (at, FOLLOWS.len());
+        }
+        taken += usize::from(*width) + COLUMN_GAP;
     }
-    table.lines().map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n").collect()
+    parts.push(first..widths.len());
+    let lines =
+        |part: Table| part.lines().map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned()).collect();
+    let parts: Vec<Vec<String>> = parts.into_iter().map(|columns| lines(part(rows, columns))).collect();
+    let mut text = String::new();
+    for row in 0..rows.len() {
+        for (at, part) in parts.iter().enumerate() {
+            let line = part.get(row).map_or("", String::as_str);
+            if at == 0 || !line.is_empty() {
+                let _ = writeln!(text, "{}{line}", if at == 0 { "" } else { FOLLOWS });
+            }
+        }
+    }
+    text
+}
+
+/// Some columns of a table.
+fn part(rows: &[Vec<String>], columns: Range<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (at, row) in rows.iter().enumerate() {
+        let row = row.iter().skip(columns.start).take(columns.len());
+        if at == 0 {
+            table.set_header(row)
+        } else {
+            table.add_row(row)
+        };
+    }
+    table
 }
 
 /// Two columns: what it is and its value, where it has one.
@@ -164,6 +212,16 @@ pub(crate) fn advance(bar: &ProgressBar, done: u64, total: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_a_terminal_has_no_room_for_follow_on_a_line_of_their_own() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows =
+            [row(["ID", "WHEN", "SIZE", "NAME"]), row(["a", "2 min ago", "12 B", "one"]), row(["b", "now", "", ""])];
+        let wide = "ID  WHEN       SIZE  NAME\na   2 min ago  12 B  one\nb   now\n";
+        assert_eq!(table_within(&rows, 80), wide);
+        assert_eq!(table_within(&rows, 18), "ID  WHEN\n    SIZE  NAME\na   2 min ago\n    12 B  one\nb   now\n");
+    }
 
     #[test]
     fn control_characters_cannot_reach_a_terminal() {

@@ -261,12 +261,14 @@ async fn branches_share_what_came_before_and_an_edit_makes_a_sibling() {
     assert_eq!(t.texts(&id, Some("edit-1")).await, ["Q1", "A1", "Q2b", "A2b"], "its messages stay where others go on");
     let names: Vec<String> = t.context(&id).await.branches.unwrap().into_keys().collect();
     assert_eq!(names, ["edit-1", "third"]);
-    let restored = t.h.engine.restore_branch(&t.h.scope, &id, &main).await.unwrap();
+    let key = || Some("again".parse().unwrap());
+    let restored = t.h.engine.restore_branch(&t.h.scope, &id, &main, key()).await.unwrap();
+    assert_eq!(t.h.engine.restore_branch(&t.h.scope, &id, &main, key()).await.unwrap(), restored, "it was sent again");
     assert_eq!((restored.name.as_str(), restored.message_ids.len(), restored.is_active), ("main", 4, false));
     assert_eq!(t.texts(&id, Some("main")).await, ["Q1", "A1", "Q2", "A2"]);
-    let again = t.h.engine.restore_branch(&t.h.scope, &id, &main).await.unwrap_err();
+    let again = t.h.engine.restore_branch(&t.h.scope, &id, &main, None).await.unwrap_err();
     assert_eq!(again.code(), "CONFLICT");
-    let unknown = t.h.engine.restore_branch(&t.h.scope, &id, &"never".parse().unwrap()).await.unwrap_err();
+    let unknown = t.h.engine.restore_branch(&t.h.scope, &id, &"never".parse().unwrap(), None).await.unwrap_err();
     assert_eq!(unknown.code(), "BRANCH_NOT_FOUND");
     t.h.check_invariants().await;
 }

@@ -70,6 +70,11 @@ async fn a_branch_is_deleted_unless_it_is_active_and_its_name_is_free_again() {
     talk.refuses("GET", &format!("/{context}/messages?branch=main"), None, 404, "BRANCH_NOT_FOUND").await;
     talk.refuses("PUT", &format!("{path}/main"), None, 404, "BRANCH_NOT_FOUND").await;
     talk.refuses("DELETE", &format!("{path}/main"), None, 404, "BRANCH_NOT_FOUND").await;
+    let (status, restored) = talk.call("POST", &format!("{path}/main/restore"), None).await;
+    assert_eq!((status, &restored["name"], &restored["is_active"]), (200, &json!("main"), &json!(false)));
+    talk.refuses("POST", &format!("{path}/main/restore"), None, 409, "CONFLICT").await;
+    talk.refuses("POST", &format!("{path}/never/restore"), None, 404, "BRANCH_NOT_FOUND").await;
+    assert_eq!(talk.call("DELETE", &format!("{path}/main"), None).await.0, 204);
     assert_eq!(texts(&talk, &context, "other").await, ["one", "two", "two"], "what it continues is still there");
     assert_eq!(talk.get(&format!("/{context}/messages/{answer}")).await["content"][0]["text"], "one");
     let (status, again) = talk.post(&path, json!({ "name": "main", "parent_message_id": answer })).await;

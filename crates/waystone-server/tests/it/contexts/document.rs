@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Talk;
 
-const ROUTES: [(&str, &str, &str); 28] = [
+const ROUTES: [(&str, &str, &str); 29] = [
     ("get", "", "200"),
     ("post", "", "201"),
     ("get", "/{context_id}", "200"),
@@ -21,6 +21,7 @@ const ROUTES: [(&str, &str, &str); 28] = [
     ("post", "/{context_id}/branches", "201"),
     ("put", "/{context_id}/branches/{branch_name}", "200"),
     ("delete", "/{context_id}/branches/{branch_name}", "204"),
+    ("post", "/{context_id}/branches/{branch_name}/restore", "200"),
     ("get", "/{context_id}/branches/{a}/diff/{b}", "200"),
     ("post", "/{context_id}/branches/{branch_name}/merge", "200"),
     ("post", "/{context_id}/checkpoints", "201"),

@@ -102,9 +102,16 @@ impl ConversationStore for Sqlite {
         self.writer.write(move |db| branch::archive(db, &scope, &id, &name, at)).await
     }
 
-    async fn restore_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<Branch> {
+    async fn restore_branch(
+        &self,
+        scope: &Scope,
+        id: &SessionId,
+        name: &BranchName,
+        at: Timestamp,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Branch> {
         let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
-        self.writer.write(move |db| branch::restore(db, &scope, &id, &name, at)).await
+        self.writer.write(move |db| branch::restore(db, &scope, &id, &name, at, idempotency.as_ref())).await
     }
 
     async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {

@@ -23,7 +23,8 @@ pub(super) struct Terminal {
 
 /// The two sides of a new terminal.
 pub(crate) fn open() -> (File, File) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    // Who is on the other side must not have this side too: then it would never be over.
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let other = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();

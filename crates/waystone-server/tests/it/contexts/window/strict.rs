@@ -88,7 +88,7 @@ pub(super) fn left_out(told: &[Told]) -> Option<(String, String)> {
     told.iter().find_map(|told| {
         let Told::Result { id, text } = told else { return None };
         let (returned, handle) = text.split_once(" tokens; left out, context_expand returns them: ")?;
-        let returned: u64 = returned.strip_prefix("[read_file returned ")?.parse().ok()?;
+        let returned: u64 = returned.rsplit_once("[read_file returned ")?.1.parse().ok()?;
         (600..1000).contains(&returned).then(|| (id.clone(), handle.trim_end_matches(']').to_owned()))
     })
 }
