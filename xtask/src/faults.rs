@@ -170,7 +170,8 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         Fault::Errno { step, kind, error } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
             let scenarios = errno::Scenario::ALL.to_vec();
-            print_errno(&errno::run(&errno::Plan { binary, folder, first: 1, step, scenarios, kind, error })?)
+            let plan = errno::Plan { binary, folder, first: 1, step, scenarios, kind, error };
+            print_errno(&errno::run(&plan, |done| say(done))?)
         }),
         Fault::Repair { step } => {
             let plan = repair::Plan { binary: binary("waystone"), calls: DISK.map(|kind| (kind, 1, step)).to_vec() };

@@ -1,15 +1,20 @@
 //! Everything that can go wrong for a caller, and the one table from it to code, HTTP status and hint. Whoever finds that
 //! something is wrong says what it found; what is told of it is here.
 
+mod conflict;
+mod quota;
+
 use serde_json::{Value, json};
 
-use crate::api::{ApprovalStatus, ContextState, ErrorBody, ErrorReply};
+use crate::api::{ContextState, ErrorBody, ErrorReply};
 use crate::id::{
-    BranchName, CheckpointId, IdempotencyKey, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId,
-    ToolCallId,
+    BranchName, CheckpointId, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, ToolCallId,
 };
 use crate::secret::{Finding, Findings};
 use crate::window::{Reason, Room, TooSmall};
+
+pub use conflict::Conflict;
+pub use quota::Quota;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -80,6 +85,15 @@ pub enum Error {
     StorageUnavailable { reason: Unavailable, message: String },
 }
 
+fn are(count: usize) -> String {
+    if count == 1 { "1 segment is".to_owned() } else { format!("{count} segments are") }
+}
+
+fn nothing_to_undo(project: &ProjectId, how_restored: Option<&str>) -> String {
+    let restored = how_restored.map(|how| format!("; {how}")).unwrap_or_default();
+    format!("nothing was done in project `{project}` that you can undo{restored}")
+}
+
 fn blocked(findings: &Findings) -> String {
     const NAMED_MAX: usize = 3;
     let named: Vec<String> = findings.first.iter().take(NAMED_MAX).map(Finding::to_string).collect();
@@ -109,154 +123,6 @@ const SECRET_HINT: &str =
 
 /// What is too large if a document is.
 pub const IMPORTED: &str = "the document";
-
-/// What a request runs against.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Conflict {
-    #[error("session `{0}` was deleted")]
-    SessionDeleted(SessionId),
-    #[error("session `{session}` belongs to project `{actual}`, not `{named}`")]
-    OtherProject { session: SessionId, actual: String, named: ProjectId },
-    #[error("{}", head_moved(session, actual.as_ref(), expected))]
-    HeadMoved { session: SessionId, actual: Option<CheckpointId>, expected: CheckpointId },
-    #[error("the idempotency key was used for another request")]
-    KeyReused(IdempotencyKey),
-    #[error("session `{0}` was deleted here")]
-    ImportDeleted(SessionId),
-    #[error("session `{session}` is here in project `{actual}`, in the document in `{named}`")]
-    ImportMoved { session: SessionId, actual: String, named: ProjectId },
-    #[error("checkpoint `{0}` is here with another content")]
-    CheckpointDiffers(CheckpointId),
-    #[error("checkpoint `{id}` is here in session `{session}`")]
-    CheckpointElsewhere { id: CheckpointId, session: SessionId },
-    #[error("segment `{0}` is here with another text, or in another project")]
-    SegmentDiffers(SegmentId),
-    #[error("snapshot `{0}` is here in another project")]
-    SnapshotElsewhere(SnapshotId),
-    #[error("session `{0}` is a conversation: it has messages and no checkpoints")]
-    IsConversation(SessionId),
-    #[error("there is a branch `{0}` already")]
-    BranchExists(BranchName),
-    #[error("tool call `{call}` is {} already", .status.as_str())]
-    CallDecided { call: ToolCallId, status: ApprovalStatus },
-    #[error("tool call `{0}` has other arguments now than those that were looked at")]
-    CallChanged(ToolCallId),
-    #[error("tool call `{0}` has a result already, or waits for none")]
-    CallAnswered(ToolCallId),
-    #[error("operation {operation} cannot be undone: what it is about was changed since, by {}", listed(.between))]
-    ChangedSince { operation: i64, between: Vec<i64> },
-    #[error("operation {0} is undone already")]
-    UndoneAlready(i64),
-    #[error("operation {0} cannot be undone any more: what it changed was removed for good")]
-    RemovedSince(i64),
-}
-
-fn are(count: usize) -> String {
-    if count == 1 { "1 segment is".to_owned() } else { format!("{count} segments are") }
-}
-
-fn nothing_to_undo(project: &ProjectId, how_restored: Option<&str>) -> String {
-    let restored = how_restored.map(|how| format!("; {how}")).unwrap_or_default();
-    format!("nothing was done in project `{project}` that you can undo{restored}")
-}
-
-fn listed(operations: &[i64]) -> String {
-    let shown: Vec<String> = operations.iter().map(|seq| format!("operation {seq}")).collect();
-    shown.join(", ")
-}
-
-fn head_moved(session: &SessionId, actual: Option<&CheckpointId>, expected: &CheckpointId) -> String {
-    match actual {
-        Some(actual) => format!("the newest checkpoint is `{actual}`, not `{expected}`"),
-        None => format!("session `{session}` has no checkpoint, so `{expected}` is not its newest"),
-    }
-}
-
-impl Conflict {
-    fn hint(&self) -> &'static str {
-        match self {
-            Self::SessionDeleted(_) => "restore it (`waystone session restore`), or use another session",
-            Self::OtherProject { .. } => "save into a session of your own",
-            Self::HeadMoved { .. } => "load the newest checkpoint, reconcile, and save again",
-            Self::KeyReused(_) => "use a fresh key for a new request",
-            Self::ImportDeleted(_) => "bring it back with `waystone session restore`, then import again",
-            Self::ImportMoved { .. }
-            | Self::CheckpointDiffers(_)
-            | Self::CheckpointElsewhere { .. }
-            | Self::SegmentDiffers(_)
-            | Self::SnapshotElsewhere(_) => {
-                "nothing was imported: an id means one thing; import into another data directory"
-            }
-            Self::IsConversation(_) => {
-                "use another session; this one is at GET /api/contexts/{id} and `waystone context`"
-            }
-            Self::BranchExists(_) => "choose another name, or switch to it",
-            Self::CallDecided { .. } | Self::CallAnswered(_) => "look at it with GET /api/contexts/{id}/tools/{call}",
-            Self::CallChanged(_) => "look at its arguments once more, and decide with its new hash",
-            Self::ChangedSince { .. } => "undo those first, the newest first",
-            Self::UndoneAlready(_) | Self::RemovedSince(_) => {
-                "see what was done with GET /api/operations or `waystone undo --list`"
-            }
-        }
-    }
-
-    fn details(&self) -> Value {
-        match self {
-            Self::SessionDeleted(session) | Self::ImportDeleted(session) | Self::IsConversation(session) => {
-                json!({ "sessionId": session })
-            }
-            Self::CheckpointDiffers(id) => json!({ "checkpointId": id }),
-            Self::CheckpointElsewhere { id, session } => json!({ "checkpointId": id, "sessionId": session }),
-            Self::BranchExists(name) => json!({ "name": name }),
-            Self::CallDecided { call, .. } | Self::CallChanged(call) | Self::CallAnswered(call) => {
-                json!({ "tool_call_id": call })
-            }
-            Self::SegmentDiffers(id) => json!({ "segment_id": id }),
-            Self::SnapshotElsewhere(id) => json!({ "snapshot_id": id }),
-            Self::OtherProject { actual, .. } | Self::ImportMoved { actual, .. } => json!({ "projectId": actual }),
-            Self::HeadMoved { actual, expected, .. } => {
-                json!({ "actualCheckpointId": actual, "expectedCheckpointId": expected })
-            }
-            Self::KeyReused(key) => json!({ "idempotencyKey": key }),
-            Self::ChangedSince { operation, between } => {
-                let between: Vec<String> = between.iter().map(i64::to_string).collect();
-                json!({ "operation_id": operation.to_string(), "operations_between": between })
-            }
-            Self::UndoneAlready(operation) | Self::RemovedSince(operation) => {
-                json!({ "operation_id": operation.to_string() })
-            }
-        }
-    }
-}
-
-/// Which of the limits a save would exceed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Quota {
-    #[error("the checkpoint has {actual} bytes compressed, at most {max} are kept (WAYSTONE_MAX_CHECKPOINT_BYTES)")]
-    CheckpointBytes { actual: u64, max: u64 },
-    #[error("the session has {used} bytes, {more} more would exceed {max} (WAYSTONE_MAX_SESSION_BYTES)")]
-    SessionBytes { used: u64, more: u64, max: u64 },
-    #[error("the store has {used} bytes, {more} more would exceed {max} (WAYSTONE_MAX_TOTAL_BYTES)")]
-    TotalBytes { used: u64, more: u64, max: u64 },
-    #[error(
-        "the session has {count} checkpoints, {max} are allowed (WAYSTONE_MAX_CHECKPOINTS), and no more can be archived: the others have names, tags or branches"
-    )]
-    Checkpoints { count: u64, max: u64 },
-    #[error("the session would have {count} checkpoints, {max} are allowed (WAYSTONE_MAX_CHECKPOINTS)")]
-    ImportedCheckpoints { count: u64, max: u64 },
-}
-
-impl Quota {
-    /// The variable that raises it.
-    fn setting(&self) -> &'static str {
-        match self {
-            Self::CheckpointBytes { .. } => "WAYSTONE_MAX_CHECKPOINT_BYTES",
-            Self::SessionBytes { .. } => "WAYSTONE_MAX_SESSION_BYTES",
-            Self::TotalBytes { .. } => "WAYSTONE_MAX_TOTAL_BYTES",
-            Self::Checkpoints { .. } | Self::ImportedCheckpoints { .. } => "WAYSTONE_MAX_CHECKPOINTS",
-        }
-    }
-}
 
 /// Why storage cannot be used, where a caller or a person would act differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

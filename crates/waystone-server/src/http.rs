@@ -52,7 +52,7 @@ use reply::HttpError;
 use route::Route;
 
 use crate::mcp::{Mcp, ToolSet};
-use crate::turn::Turns;
+use crate::room::Room;
 
 /// Every route there is, besides `/mcp`.
 fn routes() -> Vec<Route> {
@@ -101,14 +101,14 @@ pub struct Http {
     user: Arc<str>,
     /// Turns true when the server is to end: streams then end too.
     stopping: watch::Receiver<bool>,
-    turns: Turns,
+    room: Room,
     tools: ToolSet,
 }
 
 impl Http {
     pub fn new(engine: Engine, user: &str, stopping: watch::Receiver<bool>) -> Self {
-        let turns = Turns::new(engine.limits());
-        Self { engine, user: user.into(), stopping, turns, tools: ToolSet::All }
+        let room = Room::new(engine.limits());
+        Self { engine, user: user.into(), stopping, room, tools: ToolSet::All }
     }
 
     /// With these tools for agents.
@@ -122,7 +122,7 @@ impl Http {
 
     /// Everything: REST, MCP and documentation, behind the guard.
     pub fn router(self, guard: Guard) -> Router {
-        let mcp = Mcp::with(self.engine.clone(), &self.user, self.tools, self.turns.clone());
+        let mcp = Mcp::with(self.engine.clone(), &self.user, self.tools, self.room.clone());
         self.router_with(guard, mcp)
     }
 

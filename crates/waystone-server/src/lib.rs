@@ -4,5 +4,5 @@ pub mod http;
 pub mod mcp;
 mod platform;
 mod request;
+mod room;
 mod schema;
-mod turn;

@@ -40,7 +40,7 @@ pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
 
-use crate::turn::Turns;
+use crate::room::Room;
 
 /// What a client may keep of the list of tools: it changes only with the program.
 const TOOLS_TTL_MS: u64 = 3_600_000;
@@ -130,18 +130,18 @@ pub struct Mcp {
     user: Arc<str>,
     set: ToolSet,
     tools: Arc<[Tool]>,
-    turns: Turns,
+    room: Room,
 }
 
 impl Mcp {
     pub fn new(engine: Engine, user: &str, set: ToolSet) -> Self {
-        let turns = Turns::new(engine.limits());
-        Self::with(engine, user, set, turns)
+        let room = Room::new(engine.limits());
+        Self::with(engine, user, set, room)
     }
 
-    /// The same, with turns that others take too.
-    pub(crate) fn with(engine: Engine, user: &str, set: ToolSet, turns: Turns) -> Self {
-        Self { engine, user: user.into(), set, tools: tools(set).into(), turns }
+    /// The same, with room that others take too.
+    pub(crate) fn with(engine: Engine, user: &str, set: ToolSet, room: Room) -> Self {
+        Self { engine, user: user.into(), set, tools: tools(set).into(), room }
     }
 
     /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
@@ -268,13 +268,13 @@ impl ServerHandler for Mcp {
         let scope = self.scope(&context);
         let aside = Aside::of(&context);
         let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
-        let turn = if tool.has_large_reply { self.turns.reply().await } else { None };
+        let taken = if tool.has_large_reply { self.room.reply().await } else { None };
         let begun = Instant::now();
         let reply = tool.call(self.engine.clone(), scope.clone(), arguments).await;
         self.engine.note_call(&scope, &tool.definition.name, begun.elapsed());
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {
-                aside.put_reply(text, turn);
+                aside.put_reply(text, taken);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             (reply, _) => Ok(tool::result(reply).await.into()),

@@ -100,10 +100,10 @@ async fn save_in_session(
     state: State<Http>,
     Id(session): Id<SessionId>,
     headers: HeaderMap,
-    Body(mut request, turn): Body<SaveCheckpoint>,
+    Body(mut request, taken): Body<SaveCheckpoint>,
 ) -> HttpResult<SavedCheckpoint> {
     same("sessionId", &mut request.session_id, session)?;
-    save(state, headers, Body(request, turn)).await
+    save(state, headers, Body(request, taken)).await
 }
 
 /// What [`LoadCheckpoint`] has besides its ids.
@@ -136,12 +136,12 @@ async fn diff(
     State(http): State<Http>,
     Ids(before, after): Ids<CheckpointId, CheckpointId>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.diff_checkpoints(&http.scope(), before, after).await?).await
 }
 
 async fn load_any(http: &Http, request: LoadCheckpoint) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     let loaded = http.engine.load_checkpoint(&http.scope(), request).await?;
     sized(loaded.context.get().len(), loaded).await
 }

@@ -78,7 +78,7 @@ async fn find(
     Id(id): Id<SessionId>,
     Query(request): Query<FindContext>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.find_context(&http.scope(), &id, request).await?).await
 }
 

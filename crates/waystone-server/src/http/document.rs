@@ -50,9 +50,9 @@ async fn export_project(State(http): State<Http>, Id(id): Id<ProjectId>) -> Resu
 fn send(http: Http, export: Export) -> Response {
     let parts = stream::unfold(Some((http, export)), |state| async {
         let (http, mut export) = state?;
-        let turn = http.turns.reply().await;
+        let taken = http.room.reply().await;
         let part = export.next_part().await;
-        drop(turn);
+        drop(taken);
         match part {
             Ok(part) => Some((Ok(part?), Some((http, export)))),
             Err(error) => {
@@ -67,9 +67,9 @@ fn send(http: Http, export: Export) -> Response {
 async fn import(State(http): State<Http>, request: Request) -> HttpResult<Imported> {
     check_content_type(request.headers())?;
     let limits = http.engine.limits().clone();
-    let _import = http.turns.import().await;
+    let _import = http.room.import().await;
     let document = read_to_file(request.into_body(), limits.import_bytes_max).await?;
-    let _turn = http.turns.body(limits.request_bytes_max()).await;
+    let _taken = http.room.body(limits.request_bytes_max()).await;
     let imported = http.engine.import_document(&http.scope(), document).await?;
     let status = match imported.status {
         ImportStatus::Imported => StatusCode::CREATED,

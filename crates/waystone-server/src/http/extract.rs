@@ -21,7 +21,7 @@ use waystone_core::{Error, json};
 use super::Http;
 use super::reply::HttpError;
 use crate::request::{name_field, request_from};
-use crate::turn::{Turn, shrink};
+use crate::room::{Taken, shrink};
 
 /// What is read and dropped of a body that is too large, so that its sender gets to read the answer.
 const DRAIN_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -122,18 +122,18 @@ fn is_utf8_when_decoded(query: &str) -> bool {
     std::str::from_utf8(&decoded).is_ok()
 }
 
-/// A JSON body, and its turn, which is held as long as what was in it.
-pub(super) struct Body<T>(pub(super) T, pub(super) Option<Turn>);
+/// A JSON body, and the room it takes, which is held as long as what was in it.
+pub(super) struct Body<T>(pub(super) T, pub(super) Option<Taken>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Body<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, state: &Http) -> Result<Self, HttpError> {
         check_content_type(request.headers())?;
-        let (body, turn) = read_body(request.into_body(), state).await?;
+        let (body, taken) = read_body(request.into_body(), state).await?;
         let length = body.len();
         let parse = move || request_from(json::parse_strict(&body).map_err(Error::InvalidInput)?);
-        Ok(Self(offload(length, parse).await??, turn))
+        Ok(Self(offload(length, parse).await??, taken))
     }
 }
 
@@ -157,8 +157,8 @@ pub(super) fn take_key(headers: &HeaderMap, field: &str, in_body: &mut Option<Id
     same(field, in_body, key)
 }
 
-/// A request of which the path has some fields and a JSON body the others, and its turn. A field may stand in both, if it is the same.
-pub(super) struct Fields<T>(pub(super) T, pub(super) Option<Turn>);
+/// A request of which the path has some fields and a JSON body the others, and the room it takes. A field may stand in both, if it is the same.
+pub(super) struct Fields<T>(pub(super) T, pub(super) Option<Taken>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Fields<T> {
     type Rejection = HttpError;
@@ -167,7 +167,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Fields<T> {
         check_content_type(request.headers())?;
         let (mut parts, body) = request.into_parts();
         let in_path = path_fields(&mut parts, state).await?;
-        let (body, turn) = read_body(body, state).await?;
+        let (body, taken) = read_body(body, state).await?;
         let length = body.len();
         let parse = move || {
             let mut value = json::parse_strict(&body).map_err(Error::InvalidInput)?;
@@ -183,7 +183,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Http> for Fields<T> {
             }
             request_from(value)
         };
-        Ok(Self(offload(length, parse).await??, turn))
+        Ok(Self(offload(length, parse).await??, taken))
     }
 }
 
@@ -218,13 +218,13 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
     Err(HttpError(Error::UnsupportedMediaType(given.chars().take(100).collect())))
 }
 
-/// Reads a body whole, when it is its turn. What is too long is read on and dropped before it is refused.
-pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<u8>, Option<Turn>), HttpError> {
+/// Reads a body whole, when there is room for it. What is too long is read on and dropped before it is refused.
+pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<u8>, Option<Taken>), HttpError> {
     let bytes_max = http.engine.limits().request_bytes_max();
     let announced = stream.size_hint().exact();
     let is_too_long = |length: u64| length.max(announced.unwrap_or_default()) > bytes_max;
-    let mut turn = match announced {
-        Some(bytes) if bytes <= bytes_max => http.turns.body(bytes).await,
+    let mut taken = match announced {
+        Some(bytes) if bytes <= bytes_max => http.room.body(bytes).await,
         _ => None,
     };
     let (mut body, mut length) = (Vec::new(), 0);
@@ -233,14 +233,14 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
         let before = length;
         length += data.len() as u64;
         if is_too_long(length) {
-            (body, turn) = (Vec::new(), None);
+            (body, taken) = (Vec::new(), None);
             if length > DRAIN_BYTES_MAX {
                 break;
             }
         } else {
             // How long it will be is not known, so it gets all there is, at once: two that wait for more would wait for ever.
-            if announced.is_none() && turn.is_none() && length > INLINE_BYTES_MAX as u64 {
-                turn = http.turns.body(bytes_max).await;
+            if announced.is_none() && taken.is_none() && length > INLINE_BYTES_MAX as u64 {
+                taken = http.room.body(bytes_max).await;
                 due = Instant::now() + PROGRESS_TIME;
             }
             body.extend_from_slice(&data);
@@ -252,8 +252,8 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
     if length > bytes_max {
         return Err(HttpError(Error::PayloadTooLarge { what: "the body", actual: length, max: bytes_max }));
     }
-    let turn = shrink(turn, body.len());
-    Ok((body, turn))
+    let taken = shrink(taken, body.len());
+    Ok((body, taken))
 }
 
 /// A JSON body of up to `bytes_max`, in a file that has no name and goes when it is closed.
@@ -293,7 +293,7 @@ pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result
     Ok(file)
 }
 
-/// The next part of a body, if it comes in time: others may be waiting for their turn.
+/// The next part of a body, if it comes in time: others may be waiting for room.
 async fn next_part(stream: &mut HttpBody, due: Instant) -> Result<Option<Bytes>, HttpError> {
     let broke_off = |why: String| HttpError(Error::InvalidInput(format!("the body broke off: {why}")));
     loop {

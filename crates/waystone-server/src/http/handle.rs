@@ -57,7 +57,7 @@ struct Part {
 
 async fn find(State(http): State<Http>, Query(wanted): Query<Wanted>) -> Result<Response, HttpError> {
     let request = ExpandHandle { handle: wanted.handle, offset: wanted.offset, limit: wanted.limit };
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.expand_handle(&http.scope(), request).await?).await
 }
 

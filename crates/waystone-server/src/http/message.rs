@@ -50,7 +50,7 @@ async fn list(
     Id(context): Id<SessionId>,
     Query(request): Query<ListMessages>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.list_messages(&http.scope(), &context, request).await?).await
 }
 

@@ -52,12 +52,12 @@ async fn put(State(http): State<Http>, Fields(request, _turn): Fields<PutSegment
 }
 
 async fn working_set(State(http): State<Http>, Filter(request): Filter<ListSegments>) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.list_working_set(&http.scope(), request).await?).await
 }
 
 async fn task_context(State(http): State<Http>, Filter(request): Filter<ListSegments>) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.list_task_context(&http.scope(), request).await?).await
 }
 

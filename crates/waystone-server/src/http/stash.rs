@@ -39,7 +39,7 @@ async fn search(
     State(http): State<Http>,
     Fields(request, _turn): Fields<SearchStashed>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.search_stashed(&http.scope(), request).await?).await
 }
 
@@ -47,6 +47,6 @@ async fn retrieve(
     State(http): State<Http>,
     Fields(request, _turn): Fields<RetrieveStashed>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.retrieve_stashed(&http.scope(), request).await?).await
 }

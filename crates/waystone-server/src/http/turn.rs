@@ -3,6 +3,7 @@
 //! Events are followed in `engine/turn/stream.rs`; here they are written. Each is written once, whatever the number of readers.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -10,7 +11,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::watch;
 use tokio::time::{Instant, Interval, interval_at};
 use waystone_core::api::{Heartbeat, TurnChanged, TurnState};
 use waystone_core::id::{IdempotencyKey, SessionId};
@@ -77,7 +77,9 @@ async fn follow(
     let after = headers.get(LAST_EVENT_ID).map(|id| id.to_str().map_err(not_text)).transpose()?;
     let reader = http.engine.follow_context(&http.scope(), &context, after.filter(|id| !id.is_empty())).await?;
     let beat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    let open = Open { reader, stopping: http.stopping.clone(), beat, engine: http.engine.clone() };
+    let mut stopping = http.stopping.clone();
+    let stopped = async move { _ = stopping.wait_for(|stopping| *stopping).await };
+    let open = Open { reader, stopped: Box::pin(stopped), beat, engine: http.engine.clone() };
     let written = stream::unfold(open, |mut open| async move {
         let part = open.next_part().await?;
         Some((Ok::<_, Infallible>(part), open))
@@ -89,7 +91,8 @@ async fn follow(
 /// A reader that is connected.
 struct Open {
     reader: Reader,
-    stopping: watch::Receiver<bool>,
+    /// Waited for once, and not anew with each event: all readers wait for the same.
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     beat: Interval,
     engine: Engine,
 }
@@ -98,8 +101,9 @@ impl Open {
     /// What is to be sent next; `None` when the server ends, or the reader is to begin anew.
     async fn next_part(&mut self) -> Option<Bytes> {
         let frames = tokio::select! {
+            biased;
             frames = self.reader.next() => frames?,
-            _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            () = &mut self.stopped => return None,
             _ = self.beat.tick() => {
                 let data = serde_json::to_string(&Heartbeat { timestamp: self.engine.now() }).unwrap_or_default();
                 return Some(format!("event: Heartbeat\ndata: {data}\n\n").into());

@@ -29,7 +29,7 @@ async fn compress(
     State(http): State<Http>,
     Body(request, _turn): Body<CompressContext>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.compress_context(&http.scope(), request).await?).await
 }
 
@@ -37,6 +37,6 @@ async fn prioritize(
     State(http): State<Http>,
     Body(request, _turn): Body<PrioritizeContext>,
 ) -> Result<Response, HttpError> {
-    let _turn = http.turns.reply().await;
+    let _taken = http.room.reply().await;
     large(http.engine.prioritize_context(&http.scope(), request).await?).await
 }

@@ -10,7 +10,7 @@ use waystone_core::offload::INLINE_BYTES_MAX;
 use waystone_core::{Error, Limits, json};
 
 use super::frame::{Refusal, parse_message};
-use crate::turn::Turn;
+use crate::room::Taken;
 
 /// Arguments with more levels are not for the SDK, whose parser ends at 128 for a whole message.
 const LEVELS_MAX: usize = 100;
@@ -22,7 +22,7 @@ pub(crate) struct Aside(Arc<Mutex<Kept>>);
 #[derive(Default)]
 struct Kept {
     arguments: Option<JsonObject>,
-    reply: Option<(String, Option<Turn>)>,
+    reply: Option<(String, Option<Taken>)>,
 }
 
 impl Aside {
@@ -51,11 +51,11 @@ impl Aside {
         self.with(|kept| kept.arguments.take())
     }
 
-    pub(super) fn put_reply(&self, reply: String, turn: Option<Turn>) {
-        self.with(|kept| kept.reply = Some((reply, turn)));
+    pub(super) fn put_reply(&self, reply: String, taken: Option<Taken>) {
+        self.with(|kept| kept.reply = Some((reply, taken)));
     }
 
-    pub(crate) fn take_reply(&self) -> Option<(String, Option<Turn>)> {
+    pub(crate) fn take_reply(&self) -> Option<(String, Option<Taken>)> {
         self.with(|kept| kept.reply.take())
     }
 

@@ -10,12 +10,16 @@ mod save;
 mod stage;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::harness::make_private;
 use crate::shim::Call;
 use stage::{Prepared, Stage};
 
@@ -107,6 +111,18 @@ impl Report {
         self.lost.iter().chain(&self.panics).chain(&self.hangs).chain(&self.wrong).collect()
     }
 
+    fn and(mut self, other: Self) -> Self {
+        self.runs += other.runs;
+        self.acknowledged += other.acknowledged;
+        other.injected.into_iter().for_each(|(fault, count)| *self.injected.entry(fault).or_default() += count);
+        other.answers.into_iter().for_each(|(answer, count)| *self.answers.entry(answer).or_default() += count);
+        self.lost.extend(other.lost);
+        self.panics.extend(other.panics);
+        self.hangs.extend(other.hangs);
+        self.wrong.extend(other.wrong);
+        self
+    }
+
     fn count(&mut self, answer: &str) {
         *self.answers.entry(answer.to_owned()).or_default() += 1;
     }
@@ -133,22 +149,68 @@ struct Promises {
     deleted: Vec<String>,
 }
 
-pub fn run(plan: &Plan) -> io::Result<Report> {
-    let prepared = Prepared::make(&plan.folder)?;
-    let mut report = Report::default();
-    for (scenario, is_cut) in plan.scenarios.iter().flat_map(|scenario| [(*scenario, false), (*scenario, true)]) {
-        for (kind, name, errno) in plan.faults(is_cut) {
-            for at in (plan.first..).step_by(plan.step) {
-                let stage = Stage::set(&prepared, scenario, Call { kind, errno, at }, is_cut)?;
-                play(plan, &prepared, &stage, &mut report)?;
-                if stage.fault().is_none() {
-                    break;
-                }
-                *report.injected.entry((kind, name)).or_default() += 1;
-            }
-        }
+/// One kind of fault in one scenario: a run for each of its calls.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    scenario: Scenario,
+    is_cut: bool,
+    kind: &'static str,
+    name: &'static str,
+    errno: i32,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, kind, name, .. } = self;
+        write!(f, "{scenario:?}, {kind} with {name}{}", if self.is_cut { ", power cut" } else { "" })
     }
-    Ok(report)
+}
+
+/// Goes through all of `plan`, on as many threads as there are cores; `tell` hears of each kind of fault that is done.
+pub fn run(plan: &Plan, tell: impl Fn(&str) + Sync) -> io::Result<Report> {
+    let both = plan.scenarios.iter().flat_map(|scenario| [(*scenario, false), (*scenario, true)]);
+    let jobs: Vec<Job> = both
+        .flat_map(|(scenario, is_cut)| {
+            plan.faults(is_cut).map(move |(kind, name, errno)| Job { scenario, is_cut, kind, name, errno })
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = |worker: usize| -> io::Result<Report> {
+        let folder = plan.folder.join(worker.to_string());
+        make_private(&folder)?;
+        let (prepared, mut report) = (Prepared::make(&folder)?, Report::default());
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let runs = fail_each(plan, &prepared, job, &mut report)?;
+            tell(&format!(
+                "{} of {} kinds of faults: {runs} runs of {job}",
+                next.load(Ordering::Relaxed).min(jobs.len()),
+                jobs.len()
+            ));
+        }
+        Ok(report)
+    };
+    let workers = thread::available_parallelism()?.get().min(jobs.len());
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+        running.into_iter().try_fold(Report::default(), |all, running| {
+            Ok(all.and(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?))
+        })
+    })
+}
+
+/// Lets each of the job's calls fail, one after the other, until there is none left.
+fn fail_each(plan: &Plan, prepared: &Prepared, job: &Job, report: &mut Report) -> io::Result<u32> {
+    let before = report.runs;
+    for at in (plan.first..).step_by(plan.step) {
+        let call = Call { kind: job.kind, errno: job.errno, at };
+        let stage = Stage::set(prepared, job.scenario, call, job.is_cut)?;
+        play(plan, prepared, &stage, report)?;
+        if stage.fault().is_none() {
+            break;
+        }
+        *report.injected.entry((job.kind, job.name)).or_default() += 1;
+    }
+    Ok(report.runs - before)
 }
 
 fn play(plan: &Plan, prepared: &Prepared, stage: &Stage, report: &mut Report) -> io::Result<()> {

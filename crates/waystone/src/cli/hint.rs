@@ -84,6 +84,7 @@ mod tests {
         let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../waystone-core/src");
         let mut said = Vec::new();
         sentences(&core.join("error.rs"), &mut said);
+        sentences(&core.join("error"), &mut said);
         sentences(&core.join("engine"), &mut said);
         let names =
             ["context_gc", "context_get", "context_search", "context_expand", "workflow_c", " /api/", "details."];

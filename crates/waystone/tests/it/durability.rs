@@ -138,7 +138,7 @@ fn check_calls(program: &str, change: impl FnOnce(&mut errno::Plan)) -> errno::R
         error: Some("EIO".to_owned()),
     };
     change(&mut plan);
-    let report = errno::run(&plan).unwrap();
+    let report = errno::run(&plan, |_| ()).unwrap();
     assert!(report.injected.values().sum::<u32>() > 0, "nothing failed");
     report
 }

@@ -274,6 +274,14 @@ impl Place {
         Self { seq: frame.seq, run: Arc::clone(&frame.run), n: frame.n }
     }
 
+    /// Goes on to `frame`. Its run is mostly the one it was, which many readers share: that is not counted anew for each.
+    fn move_to(&mut self, frame: &Frame) {
+        (self.seq, self.n) = (frame.seq, frame.n);
+        if !Arc::ptr_eq(&self.run, &frame.run) {
+            self.run = Arc::clone(&frame.run);
+        }
+    }
+
     fn is_before(&self, frame: &Frame) -> bool {
         match *self.run == *frame.run {
             true => self.n < frame.n,
@@ -398,7 +406,7 @@ impl Reader {
                 Source::Ring(next) => self.read_ring(next).await?,
             };
             if let Some(last) = found.last() {
-                self.place = Place::of(last);
+                self.place.move_to(last);
                 return Some(found);
             }
         }

@@ -1,8 +1,8 @@
-//! Turns: how much of what is large is held at once.
+//! Room: how much of what is large is held at once.
 //!
 //! A parsed body takes many times its size in memory, and a loaded context is held as text more than once. So large bodies
-//! together have no more bytes than the largest allowed one, and few replies that may be large are made at once. Who holds a
-//! body's turn may wait for a reply's, never the other way round; no one waits for a second turn of the same kind.
+//! together have no more bytes than the largest allowed one, and few replies that may be large are made at once. Who has room
+//! for a body may wait for that of a reply, never the other way round; no one waits for more of the same kind.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use waystone_core::offload::INLINE_BYTES_MAX;
 const REPLIES_MAX: usize = 4;
 
 /// Held until what was large is gone.
-pub(crate) type Turn = OwnedSemaphorePermit;
+pub(crate) type Taken = OwnedSemaphorePermit;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Turns {
+pub(crate) struct Room {
     /// KiB of bodies that may be held at once.
     bodies: Arc<Semaphore>,
     replies: Arc<Semaphore>,
     imports: Arc<Semaphore>,
 }
 
-impl Turns {
+impl Room {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bodies = kib(limits.request_bytes_max()) as usize;
         Self {
@@ -36,12 +36,12 @@ impl Turns {
     }
 
     /// Waits until a document may be received: one at a time, since each takes room on the disk.
-    pub(crate) async fn import(&self) -> Option<Turn> {
+    pub(crate) async fn import(&self) -> Option<Taken> {
         Arc::clone(&self.imports).acquire_owned().await.ok()
     }
 
     /// Waits until a body of `bytes` may be read, parsed and worked on. Small ones wait for no one.
-    pub(crate) async fn body(&self, bytes: u64) -> Option<Turn> {
+    pub(crate) async fn body(&self, bytes: u64) -> Option<Taken> {
         if bytes <= INLINE_BYTES_MAX as u64 {
             return None;
         }
@@ -49,14 +49,14 @@ impl Turns {
     }
 
     /// Waits until a reply may be made that may be as large as a context.
-    pub(crate) async fn reply(&self) -> Option<Turn> {
+    pub(crate) async fn reply(&self) -> Option<Taken> {
         Arc::clone(&self.replies).acquire_owned().await.ok()
     }
 }
 
-/// Gives back what a turn has over `bytes`.
-pub(crate) fn shrink(turn: Option<Turn>, bytes: usize) -> Option<Turn> {
-    turn.and_then(|mut turn| turn.split((kib(bytes as u64) as usize).min(turn.num_permits())))
+/// Gives back what was taken over `bytes`.
+pub(crate) fn shrink(taken: Option<Taken>, bytes: usize) -> Option<Taken> {
+    taken.and_then(|mut taken| taken.split((kib(bytes as u64) as usize).min(taken.num_permits())))
 }
 
 fn kib(bytes: u64) -> u32 {
@@ -71,16 +71,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_large_waits_and_what_is_small_does_not() {
-        let turns = Turns::new(&Limits { context_bytes_max: 1024 * 1024, ..Limits::default() });
-        let whole = turns.body(2 * 1024 * 1024).await;
-        assert!(turns.body(INLINE_BYTES_MAX as u64).now_or_never().expect("it does not wait").is_none());
-        assert!(turns.body(INLINE_BYTES_MAX as u64 + 1).now_or_never().is_none());
+        let room = Room::new(&Limits { context_bytes_max: 1024 * 1024, ..Limits::default() });
+        let whole = room.body(2 * 1024 * 1024).await;
+        assert!(room.body(INLINE_BYTES_MAX as u64).now_or_never().expect("it does not wait").is_none());
+        assert!(room.body(INLINE_BYTES_MAX as u64 + 1).now_or_never().is_none());
         let rest = shrink(whole, 1024 * 1024);
-        assert!(turns.body(1024 * 1024).now_or_never().flatten().is_some());
-        assert!(turns.body(1024 * 1024 + 1).now_or_never().is_none());
+        assert!(room.body(1024 * 1024).now_or_never().flatten().is_some());
+        assert!(room.body(1024 * 1024 + 1).now_or_never().is_none());
         drop(rest);
 
-        let replies: Vec<_> = (0..REPLIES_MAX).map(|_| turns.reply().now_or_never()).collect();
-        assert!(replies.iter().all(Option::is_some) && turns.reply().now_or_never().is_none());
+        let replies: Vec<_> = (0..REPLIES_MAX).map(|_| room.reply().now_or_never()).collect();
+        assert!(replies.iter().all(Option::is_some) && room.reply().now_or_never().is_none());
     }
 }
