@@ -107,7 +107,9 @@ pub use view::{
     AnchorCount, Class, CompressContext, ContextRule, DroppedKey, PrioritizeContext, ShortenedKey, Strategy, Survival,
     TOKENS_MAX, View, ViewReport, ViewSummary, Weights,
 };
-pub use window::{FindWindow, LeftOutMessage, UsageWarning, Window, WindowAssembled, WindowChange, WindowSpan};
+pub use window::{
+    FindWindow, LeftOutMessage, UsageWarning, Window, WindowAssembled, WindowChange, WindowSpan, WindowSurvival,
+};
 
 use crate::error::{Error, Result};
 

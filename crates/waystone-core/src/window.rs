@@ -18,8 +18,7 @@ use crate::secret::Cover;
 
 use block::{Block, blocks, kept};
 pub use cut::Cut;
-pub use digest::digest_of;
-pub(crate) use digest::{retell, tell_digest, tell_summary};
+pub(crate) use digest::{digest_of, retell, survivors, tell_digest, tell_summary};
 pub use entry::Entry;
 use render::Renderer;
 

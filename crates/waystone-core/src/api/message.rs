@@ -120,6 +120,14 @@ pub struct Message {
 }
 
 impl Message {
+    /// All that it says: its text, or where it calls tools its parts as JSON.
+    pub fn whole_text(&self) -> String {
+        match self.content.iter().any(|part| matches!(part, ContentPart::ToolCall { .. })) {
+            true => serde_json::to_string(&self.content).unwrap_or_default(),
+            false => self.text(),
+        }
+    }
+
     /// All its text: what it says in words, or what a tool returned.
     pub fn text(&self) -> String {
         let texts = self.content.iter().map(|part| match part {

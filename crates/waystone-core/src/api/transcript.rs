@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Quote {
     pub text: String,
     pub handle: String,
+    /// The user said it, and not the agent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_user: bool,
 }
 
 /// What is still to do.

@@ -41,6 +41,9 @@ pub struct Window {
     pub cost_usd: Option<f64>,
     /// Messages that the model does not see, or not whole.
     pub left_out: Vec<LeftOutMessage>,
+    /// What became of decisions, demands and errors in what the digest stands for; left out where there is no digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub survival: Option<WindowSurvival>,
     /// What is not as in the call before it, besides new messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<WindowChange>,
@@ -85,6 +88,19 @@ pub struct LeftOutMessage {
     pub handle: String,
 }
 
+/// Lines that must not be lost, of what a digest stands for: the newest decisions and demands, and the newest error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct WindowSurvival {
+    pub total: u64,
+    /// The digest says them.
+    pub in_view: u64,
+    /// The model finds them by `context_search_stashed` or `context_expand`.
+    pub one_call_away: u64,
+    /// There was no room to offer it these.
+    pub lost: u64,
+}
+
 /// What changes a window besides new messages. The model's provider reads all after it anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -115,6 +131,9 @@ pub struct WindowAssembled {
     /// How many parts it has, and how many messages are not in it, or not whole.
     pub spans: u64,
     pub left_out: u64,
+    /// What became of decisions, demands and errors in what the digest stands for; left out where there is no digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub survival: Option<WindowSurvival>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<WindowChange>,
     /// The model that summed up what was left out, if one did just now, and what that cost where its prices are known.

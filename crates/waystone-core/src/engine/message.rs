@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::id::{BranchName, SegmentId, SessionId};
 use crate::meaning;
 use crate::offload::{offload, offload_unless};
-use crate::search::searched;
+use crate::search::searched_message;
 use crate::store::{Fork, Idempotency, MessageFacts, NewBranch, NewMessage, Scope, StepBranch, WhichMessages};
 use crate::tokens;
 
@@ -110,7 +110,7 @@ impl Engine {
             let calls = parts.iter().filter(|part| matches!(part, ContentPart::ToolCall { .. }));
             let called: usize = calls.map(|call| tokens::count(&json!(call).to_string())).sum();
             let tokens = (tokens::count(&text) + called) as u64;
-            let pieces = meaning::pieces(&searched(&text));
+            let pieces = meaning::pieces(&searched_message(&text, &parts));
             let mut facts = facts;
             if role == Role::User {
                 (facts.prompt_tokens, facts.completion_tokens) = (tokens, 0);

@@ -189,6 +189,10 @@ impl Engine {
             // On a branch that is gone there is nothing to be tried again.
             let is_gone = turn.is_branch_gone && !matches!(begin, Begin::Message { .. });
             let to = fsm::next(turn.state, begin.event()).filter(|_| !is_gone);
+            let refusal = |state| match is_gone && state == ContextState::PermanentFailure {
+                true => gone(context, state),
+                false => refused(context, state, begin.event()),
+            };
             let mut step = plain_step(context, &turn, to.unwrap_or(turn.state), &run, self);
             let mut message_id = turn.draft.as_ref().map(|draft| draft.message.clone());
             match &begin {
@@ -210,7 +214,7 @@ impl Engine {
                 Some(to) => step.tell_state(1, to),
                 // What was asked before is answered as before; what was not is refused.
                 None if step.idempotency.is_some() => step.from_run = Some(run.clone()),
-                None => return Err(refused(context, turn.state, begin.event())),
+                None => return Err(refusal(turn.state)),
             }
             let message_id = message_id.map_or_else(|| self.fresh_id(), Ok)?;
             let (draft, failures) = (step.draft.clone(), step.failures);
@@ -226,7 +230,7 @@ impl Engine {
                 Stepped::Before { message, branch, state } => {
                     return Ok((message.unwrap_or(message_id), branch, state));
                 }
-                Stepped::Moved(state) if to.is_none() => return Err(refused(context, state, begin.event())),
+                Stepped::Moved(state) if to.is_none() => return Err(refusal(state)),
                 Stepped::Moved(_) => {}
             }
         }
@@ -369,6 +373,11 @@ fn completed(context: &SessionId, message: &NewMessage, warnings: &[String]) -> 
         warnings,
     };
     serde_json::to_string(&told).unwrap_or_default()
+}
+
+fn gone(context: &SessionId, state: ContextState) -> Error {
+    let (why, hint) = ("the branch of the turn that failed was deleted", "add a message to the branch that is active");
+    Error::InvalidState { context: context.clone(), state, why, hint }
 }
 
 fn refused(context: &SessionId, state: ContextState, event: TurnEvent) -> Error {

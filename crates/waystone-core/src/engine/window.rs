@@ -11,7 +11,7 @@ use super::turn::own::own_tools;
 use super::turn::prompt::{Called, system_prompt, tools_called};
 use crate::api::{
     ChatConfig, FindWindow, LeftOutMessage, ModelInfo, Role, Tool, UsageWarning, Window, WindowAssembled, WindowChange,
-    WindowSpan,
+    WindowSpan, WindowSurvival,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
@@ -20,7 +20,8 @@ use crate::id::{BranchName, SessionId};
 use crate::model::{Said, Usage};
 use crate::offload::offload_unless;
 use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
-use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again};
+use crate::survive::Survivors;
+use crate::window::{Assembled, Entry, Kind, Room, Span, TooSmall, assemble, assemble_again, survivors};
 
 pub(super) use entry::MOST;
 use entry::marked;
@@ -230,6 +231,7 @@ impl Engine {
             estimated: !self.counts_as_we_do(&manifest.model),
             cost_usd: self.chat.model.describe(&manifest.model).prices.map(|prices| prices.cost_usd(usage)),
             left_out: left_out.collect(),
+            survival: survival(manifest),
             changes: changes.clone(),
             assembled_at: None,
             warnings: self.warnings(),
@@ -254,6 +256,7 @@ impl Prepared {
             cached_tokens: self.cached_tokens,
             spans: self.assembled.spans.len() as u64,
             left_out: self.passed_over + self.assembled.left_out.len() as u64,
+            survival: survival(&self.manifest),
             changes: self.changes.clone(),
             digest_by: self.written_by.as_ref().map(|(model, _)| model.clone()),
             digest_cost_usd: self.written_by.as_ref().and_then(|(_, cost)| *cost),
@@ -282,6 +285,13 @@ fn is_still_in(entries: &[Entry], made: &MadeWindow) -> bool {
         let is_last = last.is_some_and(|last| last.position == then.position);
         is_last || (is_kept && then.position > made.manifest.cut.digested_to)
     })
+}
+
+/// What became of the lines that must not be lost. None of them is critical, so the one function that looks has nothing to refuse.
+fn survival(Manifest { cut, has_own_tools, .. }: &Manifest) -> Option<WindowSurvival> {
+    let Survivors { total, in_view, by_handle, lost } =
+        survivors(&cut.digest, &cut.told, *has_own_tools).unwrap_or_default()?;
+    Some(WindowSurvival { total, in_view, one_call_away: by_handle, lost })
 }
 
 fn tokens_of(assembled: &Assembled, spans: usize) -> u64 {

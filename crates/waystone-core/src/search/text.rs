@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::api::ContentPart;
+
 /// Of a longer text only the beginning and the end are searched.
 const HEAD_BYTES: usize = 64 * 1024;
 const TAIL_BYTES: usize = 192 * 1024;
@@ -18,6 +20,21 @@ pub fn searched(text: &str) -> Cow<'_, str> {
     let mut parts = Parts::default();
     parts.push(text);
     Cow::Owned(parts.join())
+}
+
+/// What is searched of a message: what it says, and what it calls tools with.
+pub fn searched_message<'a>(text: &'a str, parts: &[ContentPart]) -> Cow<'a, str> {
+    let mut all = Cow::Borrowed(text);
+    for part in parts {
+        if let ContentPart::ToolCall { name, arguments, .. } = part {
+            let said = text_of_context(arguments.to_string().as_bytes());
+            all.to_mut().push_str(&format!("\n{name}\n{said}"));
+        }
+    }
+    match all {
+        Cow::Borrowed(text) => searched(text),
+        Cow::Owned(all) => Cow::Owned(searched(&all).into_owned()),
+    }
 }
 
 /// What is searched of a context: a line for each text in it, with the key that it stands under. Holds no more than it returns, however

@@ -9,6 +9,7 @@ use crate::handle::{Handle, Holder};
 use crate::id::SegmentId;
 use crate::prose::{FENCE_BYTES, NOTICE, entry, fence, quoted};
 use crate::survive::{Anchor, Speaker, anchor, changed_file};
+use crate::words::humps;
 
 /// How much of each is kept, and of each text.
 const GOALS_MAX: usize = 3;
@@ -27,7 +28,8 @@ impl Digest {
     pub fn add(&mut self, turns: &[(Turn, SegmentId)]) {
         for (turn, id) in turns {
             self.turns += 1;
-            let quote = |text: &str, chars: usize| Quote { text: cut(text, chars), handle: handle(id) };
+            let by_user = matches!(turn.said, Said::Request(_));
+            let quote = |text: &str, chars: usize| Quote { text: cut(text, chars), handle: handle(id), by_user };
             match &turn.said {
                 // What is said to the program itself is no wish.
                 Said::Request(text) if is_command(text) => {}
@@ -83,13 +85,16 @@ impl Digest {
                     ["file_path", "notebook_path"].iter().map(|key| text_at(input, key)).find(|path| !path.is_empty());
                 paths.extend(path.map(str::to_owned));
             }
-            "write_file" => paths.extend(Some(text_at(input, "path").to_owned()).filter(|path| !path.is_empty())),
             "file_change" => paths.extend(input.as_object().into_iter().flatten().map(|(path, _)| path.clone())),
             "apply_patch" | "shell" | "exec_command" => {
                 let text = input.as_str().map_or_else(|| command_of(input), str::to_owned);
                 paths.extend(
                     text.lines().filter(|line| line.starts_with("*** ")).filter_map(changed_file).map(str::to_owned),
                 );
+            }
+            _ if changes_files(tool) => {
+                let named = ["path", "file_path", "filePath", "destination"].iter().map(|key| text_at(input, key));
+                paths.extend(named.filter(|path| !path.is_empty()).map(str::to_owned));
             }
             _ => {}
         }
@@ -139,6 +144,14 @@ impl Digest {
         }
         self.open_tasks.truncate(TASKS_MAX);
     }
+}
+
+/// Whether a tool is named for changing files: `write_file`, `edit_file` or `move_file`, of whichever server (`files__edit_file`).
+fn changes_files(tool: &str) -> bool {
+    const VERBS: [&str; 10] =
+        ["write", "edit", "create", "append", "update", "delete", "remove", "move", "rename", "replace"];
+    let own = tool.rsplit("__").next().unwrap_or(tool);
+    own.split(['_', '-']).flat_map(humps).any(|word| VERBS.contains(&word.to_ascii_lowercase().as_str()))
 }
 
 fn open_task(id: String, text: &str, status: &str) -> OpenTask {
@@ -299,8 +312,8 @@ fn statements(digest: &Digest, room: usize) -> Vec<Statement<'_>> {
     let is_goal =
         |said: &&Quote| digest.goals.iter().any(|goal| goal.handle == said.handle && goal.text.contains(&said.text));
     let decisions = digest.decisions.iter().rev().filter(|said| !is_last(said) && !is_goal(said));
-    // Of a decision it is not kept who made it.
-    all.extend(decisions.map(|said| Statement::of("Decided or demanded", Origin::Agent, said)));
+    let who = |said: &Quote| if said.by_user { Origin::User } else { Origin::Agent };
+    all.extend(decisions.map(|said| Statement::of("Decided or demanded", who(said), said)));
     all
 }
 

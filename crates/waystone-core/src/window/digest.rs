@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::{Map, json};
+
 use super::Entry;
 use super::block::Block;
 use crate::api::{ContentPart, Digest, Message, MessageType, Origin, Role};
@@ -9,6 +11,7 @@ use crate::compress::extract;
 use crate::handle::text_of;
 use crate::id::SegmentId;
 use crate::prose::{NOTICE, entry, fence, quoted};
+use crate::survive::{self, Survivors};
 use crate::tokens;
 use crate::transcript::{Said, Turn, tell_statements};
 
@@ -19,15 +22,35 @@ const RETOLD_TOKENS: usize = 300;
 
 pub(super) fn digest_of_blocks(mut digest: Digest, blocks: &[Block<'_>]) -> Digest {
     let entries = blocks.iter().flat_map(|block| block.entries);
-    digest.add(&entries.flat_map(|entry: &Entry| turns_of(&entry.message)).collect::<Vec<_>>());
+    digest.add(&told(entries).flat_map(|entry| turns_of(&entry.message)).collect::<Vec<_>>());
     digest
 }
 
 /// What some messages come to.
-pub fn digest_of(messages: &[Message]) -> Digest {
+pub(crate) fn digest_of(entries: &[Entry]) -> Digest {
     let mut digest = Digest::default();
-    digest.add(&messages.iter().flat_map(turns_of).collect::<Vec<_>>());
+    digest.add(&told(entries).flat_map(|entry| turns_of(&entry.message)).collect::<Vec<_>>());
     digest
+}
+
+/// What someone took out, or undid, does not come back by what stands for it.
+fn told<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> impl Iterator<Item = &'a Entry> {
+    entries.into_iter().filter(|entry| entry.is_pinned || !entry.is_stashed)
+}
+
+/// What became of the lines that must not be lost: those the digest says, as it is told, and the others. `is_reachable` says that a model
+/// can look for what it is not told.
+pub(crate) fn survivors(digest: &Digest, told: &str, is_reachable: bool) -> Result<Option<Survivors>, String> {
+    if digest.turns == 0 {
+        return Ok(None);
+    }
+    let errors = digest.unresolved_errors.iter().map(|failure| failure.text.as_str());
+    let said = digest.decisions.iter().map(|said| said.text.as_str()).chain(errors);
+    let is_told = |line: &&str| told.contains(line.trim());
+    let lines = |all: Vec<&str>| Map::from_iter([("left_out".to_owned(), json!(all))]);
+    let before: Vec<&str> = said.flat_map(str::lines).collect();
+    let after = before.iter().copied().filter(is_told).collect();
+    survive::check(&lines(before), &lines(after), |_| false, |_| is_reachable).map(Some)
 }
 
 fn turns_of(message: &Message) -> Vec<(Turn, SegmentId)> {
@@ -55,17 +78,17 @@ fn turns_of(message: &Message) -> Vec<(Turn, SegmentId)> {
 
 /// What was said, for who sums it up: of what tools returned the most telling lines.
 pub(crate) fn retell(entries: &[Entry]) -> String {
-    let mut told = String::new();
-    for (turn, _) in entries.iter().flat_map(|entry| turns_of(&entry.message)) {
+    let mut retold = String::new();
+    for (turn, _) in told(entries).flat_map(|entry| turns_of(&entry.message)) {
         let (who, said) = match turn.said {
             Said::Request(text) => ("User", text),
             Said::Reply(text) | Said::Summary(text) => ("Assistant", text),
             Said::Call { tool, input, .. } => ("Call", format!("{tool} {}", cut(&input.to_string()))),
             Said::Result { text, is_error, .. } => (if is_error { "Failed" } else { "Result" }, cut(&text)),
         };
-        let _ = writeln!(told, "{who}: {said}");
+        let _ = writeln!(retold, "{who}: {said}");
     }
-    told
+    retold
 }
 
 fn cut(text: &str) -> String {

@@ -2,6 +2,7 @@
 
 mod cost;
 mod kept;
+mod left_out;
 mod secret;
 mod stream;
 mod tool_call;

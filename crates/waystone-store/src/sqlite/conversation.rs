@@ -91,8 +91,8 @@ fn read_config(row: &Row<'_>, at: usize) -> DbResult<ChatConfig> {
     serde_json::from_str(&text).map_err(|error| unreadable("a conversation's configuration", error))
 }
 
-/// So much of a first message is read.
-const BEGINNING_CHARS: u32 = 400;
+/// So much of a first message is kept for lists.
+const BEGINNING_CHARS: usize = 400;
 
 const CREATED: &str = "context.created";
 
@@ -173,12 +173,25 @@ fn columns() -> String {
     )
 }
 
-/// The beginning of what a user said first in a conversation.
+/// Keeps the beginning of what a user says first.
+pub(crate) fn begin_with(db: &Connection, session: i64, text: &str) -> DbResult<()> {
+    let beginning: String = text.chars().take(BEGINNING_CHARS).collect();
+    db.prepare_cached(
+        "UPDATE conversation SET beginning =
+             (SELECT sealed(?2, 'beginning', s.id, 'session:' || s.id, s.wrapped_key) FROM session AS s WHERE s.key = ?1)
+         WHERE session = ?1 AND beginning IS NULL",
+    )?
+    .execute(params![session, beginning])?;
+    Ok(())
+}
+
+/// The beginning of what a user said first in a conversation. Only where that was said before it was kept a message is read.
 fn beginning() -> String {
     format!(
-        "(SELECT substr({SEGMENT_TEXT}, 1, {BEGINNING_CHARS}) FROM message AS m JOIN segment AS s ON s.key = m.segment
+        "coalesce(unsealed(c.beginning, 'beginning', s.id, 'session:' || s.id, s.wrapped_key),
+         (SELECT substr({SEGMENT_TEXT}, 1, {BEGINNING_CHARS}) FROM message AS m JOIN segment AS s ON s.key = m.segment
              JOIN segment_text AS x ON x.segment = m.segment
-             WHERE m.session = c.session AND m.role = 'user' AND m.type = 'text' ORDER BY m.segment LIMIT 1)"
+             WHERE m.session = c.session AND m.role = 'user' AND m.type = 'text' ORDER BY m.segment LIMIT 1))"
     )
 }
 

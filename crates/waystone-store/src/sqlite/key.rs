@@ -77,6 +77,13 @@ fn values() -> Vec<(&'static str, &'static str, String)> {
             "error",
             format!("sealed(error, 'error', (SELECT s.id FROM session AS s WHERE s.key = session), {CONVERSATION})"),
         ),
+        (
+            "conversation",
+            "beginning",
+            format!(
+                "sealed(beginning, 'beginning', (SELECT s.id FROM session AS s WHERE s.key = session), {CONVERSATION})"
+            ),
+        ),
         ("branch", "name", format!("sealed_alike(name, 'branch', {CONVERSATION})")),
         (
             "message",

@@ -61,7 +61,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         total_bytes_max,
     };
     let project = ProjectRow { key: row.project_key, current_task: None, changed: at };
-    let place = segment::Place { project: &project, task: Some(row.task), conversation: Some(row.session) };
+    let place =
+        segment::Place { project: &project, task: Some(row.task), conversation: Some(row.session), calls: &new.parts };
     let image = segment::add(db, scope, &place, &with, (&segment, new.tokens, 0), operation)?;
     let mut edit = Edit::begin(db, scope, row.project_key, operation, at);
     edit.added(&image)?;
@@ -87,6 +88,9 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         new.id.as_str(),
         (!new.parts.is_empty()).then(|| json!(new.parts).to_string()),
     ])?;
+    if new.role == Role::User && new.kind == MessageType::Text {
+        conversation::begin_with(db, row.session, &new.text)?;
+    }
     db.prepare_cached("UPDATE branch SET head = ?2, message_count = message_count + 1 WHERE key = ?1")?
         .execute(params![branch.key, image.key])?;
     Ok(image.key)
@@ -170,7 +174,7 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Message> {
     })
 }
 
-fn read_parts(text: Option<String>) -> DbResult<Vec<ContentPart>> {
+pub(crate) fn read_parts(text: Option<String>) -> DbResult<Vec<ContentPart>> {
     let parts = text.map(|text| serde_json::from_str(&text).map_err(|error| unreadable("a message", error)));
     Ok(parts.transpose()?.unwrap_or_default())
 }

@@ -102,9 +102,18 @@ macro_rules! segment_text {
     };
 }
 
-pub(crate) const SEGMENT_TEXT: &str = segment_text!();
+/// What a message calls tools with, if `segment AS s` is such a message: its parts as JSON.
+macro_rules! segment_calls {
+    () => {
+        "(SELECT unsealed(m.parts, 'parts', s.id, 'session:' || c.id, c.wrapped_key) FROM message AS m
+          JOIN session AS c ON c.key = m.session WHERE m.segment = s.key AND m.type = 'tool_call')"
+    };
+}
 
-pub(crate) use {project_column, segment_column, segment_text, session_column, text_owner};
+pub(crate) const SEGMENT_TEXT: &str = segment_text!();
+pub(crate) const SEGMENT_CALLS: &str = segment_calls!();
+
+pub(crate) use {project_column, segment_calls, segment_column, segment_text, session_column, text_owner};
 
 /// Whether what is kept in a database is sealed.
 pub(crate) fn is_sealed(db: &Connection) -> Result<bool> {

@@ -8,20 +8,24 @@ mod purge;
 mod put;
 mod store;
 
+use std::borrow::Cow;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use waystone_core::api::{Segment, SegmentType, Tier};
+use serde_json::json;
+use waystone_core::api::{ContentPart, Segment, SegmentType, Tier};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::handle::{Handle, Holder};
 use waystone_core::id::{ProjectId, SegmentId, TaskId};
 use waystone_core::meaning;
 use waystone_core::score;
-use waystone_core::search::searched;
+use waystone_core::search::searched_message;
 use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
+use super::message::read_parts;
 use super::origin::read_origin;
-use super::seal::{is_sealed, project_column, segment_text, text_owner};
+use super::seal::{is_sealed, project_column, segment_calls, segment_text, text_owner};
 
 pub(crate) use change::change;
 pub(crate) use edit::{Edit, Image, collections_between, image_of};
@@ -142,7 +146,8 @@ const COLUMNS: &str = concat!(
            WHERE o.project = s.project AND o.topic = s.topic AND o.tier <> 'archive' AND o.key <> s.key LIMIT 100)),
     ",
     segment_text!(),
-    ", s.seq, s.origin, s.imported"
+    ", s.seq, s.origin, s.imported, ",
+    segment_calls!()
 );
 const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
     JOIN segment_text AS x ON x.segment = s.key";
@@ -150,7 +155,8 @@ const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEF
 /// A row as a segment, with no more of its text than `preview` characters.
 fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
     let wrong = |error: String| unreadable("a segment", error);
-    let text = row.get_ref(18)?.as_str().map_err(|error| wrong(error.to_string()))?;
+    let words = row.get_ref(18)?.as_str().map_err(|error| wrong(error.to_string()))?;
+    let text = whole_text(row)?;
     let end = preview.and_then(|chars| text.char_indices().nth(chars)).map(|(end, _)| end);
     let id: SegmentId = row.get::<_, String>(0)?.parse().map_err(wrong)?;
     let handle = end.map(|_| {
@@ -178,10 +184,20 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         topic_id: row.get::<_, Option<String>>(11)?.and_then(|id| id.parse().ok()),
         tokens: row.get(6)?,
         tokens_computed_at: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_ms),
-        text_hash: row.get::<_, Option<_>>(8)?.map_or_else(|| Hash::of(text.as_bytes()), Hash).to_string(),
+        text_hash: row.get::<_, Option<_>>(8)?.map_or_else(|| Hash::of(words.as_bytes()), Hash).to_string(),
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
         hit: None,
+    })
+}
+
+/// The text of a row, of a message that calls tools with its calls.
+fn whole_text<'a>(row: &'a Row<'_>) -> DbResult<Cow<'a, str>> {
+    let text = row.get_ref(18)?.as_str().unwrap_or_default();
+    let calls = read_parts(row.get(22)?)?;
+    Ok(match calls.is_empty() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(json!(ContentPart::with_text(calls, text.to_owned())).to_string()),
     })
 }
 
@@ -217,7 +233,7 @@ pub(crate) fn read_by_key<T>(
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.key = ?1"))?;
     let mut rows = statement.query(params![key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let seen = look(row.get_ref(18)?.as_str().unwrap_or_default());
+    let seen = look(&whole_text(row)?);
     Ok(Some((read(row, preview)?, seen)))
 }
 
@@ -227,9 +243,11 @@ pub(crate) fn reindex(db: &Connection, key: i64, bytes_max: usize) -> DbResult<O
     if is_sealed(db)? {
         return Ok(None);
     }
-    let mut statement = db.prepare_cached(
-        "SELECT s.key, x.text FROM segment AS s JOIN segment_text AS x ON x.segment = s.key WHERE s.key >= ?1 ORDER BY s.key",
-    )?;
+    let mut statement = db.prepare_cached(concat!(
+        "SELECT s.key, x.text, ",
+        segment_calls!(),
+        " FROM segment AS s JOIN segment_text AS x ON x.segment = s.key WHERE s.key >= ?1 ORDER BY s.key"
+    ))?;
     let mut rows = statement.query(params![key])?;
     let (mut last, mut bytes) = (None, 0);
     while bytes < bytes_max
@@ -238,7 +256,7 @@ pub(crate) fn reindex(db: &Connection, key: i64, bytes_max: usize) -> DbResult<O
         let (key, text) = (row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default());
         db.prepare_cached("DELETE FROM segment_word WHERE rowid = ?1")?.execute(params![key])?;
         db.prepare_cached("DELETE FROM segment_index WHERE segment = ?1")?.execute(params![key])?;
-        let text = searched(text);
+        let text = searched_message(text, &read_parts(row.get(2)?)?);
         put::index(db, key, &text, &meaning::pieces(&text))?;
         (last, bytes) = (Some(key), bytes + text.len());
     }

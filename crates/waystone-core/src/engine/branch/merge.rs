@@ -2,10 +2,8 @@
 //!
 //! What was told says itself which messages it stands for, from one to another. As long as it is in windows these are not told again.
 
-use std::sync::Arc;
-
 use super::common;
-use crate::api::{BranchMerged, ContextState, MergeBranch, MergedBranch, Message, MessageType, Origin, Role};
+use crate::api::{BranchMerged, ContextState, MergeBranch, MergedBranch, MessageType, Origin, Role};
 use crate::engine::Engine;
 use crate::engine::conversation::retry_of;
 use crate::engine::turn::plain_step;
@@ -46,10 +44,12 @@ impl Engine {
                 return self.find_merged(scope, id, &request.from, &before).await;
             }
             let (merged, origin) = self.preview_merge(scope, id, name, &request.from).await?;
-            if turn.state != ContextState::Idle {
-                let (why, hint) = ("a turn is under way, or has failed", "wait until it is Idle");
+            if !matches!(turn.state, ContextState::Idle | ContextState::PermanentFailure) {
+                let (why, hint) = ("a turn is under way", "wait until it has ended");
                 return Err(Error::InvalidState { context: id.clone(), state: turn.state, why, hint });
             }
+            // A turn that failed can be tried again afterwards.
+            step.error = turn.error;
             step.from_seq = Some(turn.seq);
             // What changed since makes it another one.
             if let Some(added) = self.add_merged(scope, step, name, &request.from, (&merged.content, origin)).await? {
@@ -82,7 +82,7 @@ impl Engine {
         let (messages, messages_tokens) = (own.len() as u64, own.iter().map(|entry| entry.tokens).sum());
         let said = from.clone();
         let tell = move || {
-            let content = merged_text(&said, own);
+            let content = merged_text(&said, &own);
             (tokens::count(&content) as u64, content)
         };
         let (tokens, content) = offload_unless(false, tell).await?;
@@ -170,14 +170,13 @@ impl Engine {
     }
 }
 
-fn merged_text(from: &BranchName, own: Vec<Entry>) -> String {
-    let messages: Vec<Message> = own.into_iter().map(|entry| Arc::unwrap_or_clone(entry.message)).collect();
-    let handle = |message: Option<&Message>| message.map(|message| Handle::to_segment(&message.id).to_string());
-    let (first, last) = (handle(messages.first()).unwrap_or_default(), handle(messages.last()).unwrap_or_default());
+fn merged_text(from: &BranchName, own: &[Entry]) -> String {
+    let handle = |entry: Option<&Entry>| entry.map(|entry| Handle::to_segment(&entry.message.id).to_string());
+    let (first, last) = (handle(own.first()).unwrap_or_default(), handle(own.last()).unwrap_or_default());
     let [before, after, to, count] = HEAD;
     let head =
-        format!("{before}{from}{after}{first}{to}{last}{count}{} messages that are not on this one. ", messages.len());
-    let told = tell_digest(&head, "", &digest_of(&messages), MERGE_TOKENS_MAX);
+        format!("{before}{from}{after}{first}{to}{last}{count}{} messages that are not on this one. ", own.len());
+    let told = tell_digest(&head, "", &digest_of(own), MERGE_TOKENS_MAX);
     // Without a word of what was said it says at least where that is.
     if told.starts_with(&head) {
         told

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{ChatConfig, Message, Segment, Tool};
+use crate::api::{ChatConfig, Segment, Tool};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Holder, Range};
@@ -112,7 +112,7 @@ impl Engine {
         let message = self.find_message(scope, context, id).await?;
         let config = self.store.find_turn(scope, context).await?.config;
         let most = self.page_tokens(&config);
-        let page = move || page(&whole_text(&message), handle.range, offset, most);
+        let page = move || page(&message.whole_text(), handle.range, offset, most);
         offload_unless(false, page).await?
     }
 
@@ -138,15 +138,6 @@ fn list(found: &[Segment], tokens_max: u64) -> String {
         if all.peek().is_none() || tokens::count(&told) as u64 <= tokens_max {
             return told;
         }
-    }
-}
-
-/// All that a message says, calls of tools included.
-fn whole_text(message: &Message) -> String {
-    use crate::api::ContentPart;
-    match message.content.iter().any(|part| matches!(part, ContentPart::ToolCall { .. })) {
-        true => json!(message.content).to_string(),
-        false => message.text(),
     }
 }
 

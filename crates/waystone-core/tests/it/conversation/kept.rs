@@ -137,6 +137,17 @@ async fn a_list_says_how_each_conversation_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_conversations_reads_no_message() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    t.say(&id, "how it begins").await;
+    let db = audit::open(t.h.data_dir());
+    assert!(db.execute("UPDATE segment_text SET text = x'00'", []).unwrap() > 0);
+    let page = t.h.engine.list_contexts(&t.h.scope, ListContexts::default()).await.unwrap();
+    assert_eq!(page.contexts[0].title.as_deref(), Some("how it begins"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_does_not_fit_into_the_store_is_refused_and_changes_nothing() {
     let mut t = Talk::new().await;
     let id = t.begin().await;

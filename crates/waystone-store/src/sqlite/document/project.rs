@@ -284,7 +284,7 @@ fn add_segments(
         }
         let task = with.task.as_ref().map(|task| find_task(db, project, task)).transpose()?.flatten();
         let [segment] = &with.segments[..] else { continue };
-        let place = Place { project, task, conversation: None };
+        let place = Place { project, task, conversation: None, calls: &[] };
         let tokens = segment.tokens.unwrap_or_default();
         let image = segment::add(db, scope, &place, with, (segment, tokens, u64::from(*mentions)), seq)?;
         db.prepare_cached("UPDATE segment SET survived = ?2, imported = 1 WHERE key = ?1")?

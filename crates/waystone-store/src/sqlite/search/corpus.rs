@@ -8,12 +8,13 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, Row, ToSql, params, params_from_iter};
 use waystone_core::api::Tier;
 use waystone_core::meaning::{Frequencies, Piece, Vector, dots, norm, pieces};
-use waystone_core::search::{EXACT, NEAREST, Wanted, indexed, searched, text_of_context, wanted};
+use waystone_core::search::{EXACT, NEAREST, Wanted, indexed, searched_message, text_of_context, wanted};
 
 use crate::sqlite::checkpoint::find_with_text;
 use crate::sqlite::connection::open_empty;
 use crate::sqlite::error::{DbResult, unreadable};
-use crate::sqlite::seal::{SEGMENT_TEXT, is_sealed};
+use crate::sqlite::message::read_parts;
+use crate::sqlite::seal::{SEGMENT_CALLS, SEGMENT_TEXT, is_sealed};
 use crate::sqlite::segment::tier_of;
 
 /// No place in a task before the first.
@@ -111,10 +112,13 @@ impl Corpus {
         let from = [project, self.last_key()];
         if is_sealed(db)? {
             let mut new = db.prepare_cached(&format!(
-                "SELECT s.key, coalesce(s.task, 0), s.tier, {SEGMENT_TEXT} FROM segment AS s
+                "SELECT s.key, coalesce(s.task, 0), s.tier, {SEGMENT_TEXT}, {SEGMENT_CALLS} FROM segment AS s
                  JOIN segment_text AS x ON x.segment = s.key WHERE s.project = ?1 AND s.key > ?2 ORDER BY s.key"
             ))?;
-            let text = |row: &Row<'_>| Ok(searched(row.get_ref(3)?.as_str().unwrap_or_default()).into_owned());
+            let text = |row: &Row<'_>| {
+                let calls = read_parts(row.get(4)?)?;
+                Ok(searched_message(row.get_ref(3)?.as_str().unwrap_or_default(), &calls).into_owned())
+            };
             self.read_texts(&mut new, &from, "segment_word", place, text)?;
         } else {
             let mut new = db.prepare_cached(

@@ -139,7 +139,7 @@ fn read_page(
     while let Some(row) = rows.next()? {
         has_more = page.segments.len() == select.limit as usize;
         if !has_more {
-            last = Some(row.get(22)?);
+            last = Some(row.get(23)?);
             page.segments.push(read(row, select.preview)?);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 use waystone_core::Error;
-use waystone_core::api::{Origin, SegmentType, Tier};
+use waystone_core::api::{ContentPart, Origin, SegmentType, Tier};
 use waystone_core::canon::Hash;
 use waystone_core::error::Quota;
 use waystone_core::id::{ProjectId, SegmentId};
@@ -99,7 +99,7 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
     };
     if let Some(seq) = operation {
         let mut edit = Edit::begin(db, scope, project.key, seq, new.at);
-        let place = Place { project: &project, task, conversation: None };
+        let place = Place { project: &project, task, conversation: None, calls: &[] };
         for step in &steps {
             match step {
                 Step::Add { segment, tokens, repeats } => {
@@ -219,6 +219,8 @@ pub(crate) struct Place<'a> {
     pub(crate) task: Option<i64>,
     /// The session whose message it is.
     pub(crate) conversation: Option<i64>,
+    /// The parts of that message: what it calls tools with is searched too.
+    pub(crate) calls: &'a [ContentPart],
 }
 
 /// Adds the row of a segment.
@@ -230,7 +232,7 @@ pub(crate) fn add(
     (segment, tokens, mentions): (&NewSegment, u64, u64),
     operation: i64,
 ) -> DbResult<Image> {
-    let Place { project, task, conversation } = *place;
+    let Place { project, task, conversation, calls } = *place;
     let tier = if new.stash { Tier::Stashed } else { Tier::Working };
     let entered_seq = (tier == Tier::Working).then_some(operation);
     let mut tags = new.tags.clone();
@@ -281,7 +283,7 @@ pub(crate) fn add(
     .execute(params![key, segment.text])?;
     // What is sealed is searched in memory alone.
     if !is_sealed(db)? {
-        index(db, key, &search::searched(&segment.text), &segment.pieces)?;
+        index(db, key, &search::searched_message(&segment.text, calls), &segment.pieces)?;
     }
     for target in tags.iter().filter_map(|tag| tag.strip_prefix("ref:")) {
         refer(db, scope, project, key, target)?;

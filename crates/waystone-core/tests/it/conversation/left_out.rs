@@ -1,0 +1,137 @@
+//! What a window leaves out: what of it is told instead, and how the model gets the rest.
+
+use serde_json::{Value, json};
+use waystone_core::api::{ContextState, FindWindow, MergedBranch};
+use waystone_core::id::SessionId;
+use waystone_testkit::model::Reply;
+
+use super::{Talk, is_idle, told, until_state};
+
+/// A conversation whose model holds 8,192 tokens.
+async fn begin(t: &Talk) -> SessionId {
+    t.create(json!({ "model_id": "gpt-4" })).await.id
+}
+
+/// So much that the window is cut several times.
+async fn talk_on(t: &Talk, id: &SessionId) {
+    for n in 0..30 {
+        t.fake.then(Reply::text(&format!("answer {n}: {}", "more words on that ".repeat(80))));
+        t.say(id, &format!("question {n}")).await;
+    }
+}
+
+/// What the model was sent last.
+fn sent(t: &Talk) -> String {
+    t.fake.requests().pop().unwrap()["messages"].to_string()
+}
+
+async fn stash(t: &Talk, id: &SessionId, words: &str) {
+    let project = t.context(id).await.project_id;
+    let request = json!({ "project_id": project, "query": words, "filters": { "task_id": id } });
+    let done = t.h.engine.stash_segments(&t.h.scope, serde_json::from_value(request).unwrap()).await.unwrap();
+    assert!(!done.stashed_segments.is_empty());
+}
+
+async fn merge(t: &Talk, id: &SessionId, dry_run: bool) -> MergedBranch {
+    let request = serde_json::from_value(json!({ "from": "other", "dry_run": dry_run })).unwrap();
+    t.h.engine.merge_branch(&t.h.scope, id, &"main".parse().unwrap(), request).await.unwrap()
+}
+
+/// A branch `other`, on which something was said that is not on `main`.
+async fn fork(t: &Talk, id: &SessionId, said: &str) {
+    let first = t.say(id, "hello").await.message_id;
+    let branch = serde_json::from_value(json!({ "name": "other", "parent_message_id": first })).unwrap();
+    t.h.engine.create_branch(&t.h.scope, id, branch).await.unwrap();
+    t.h.engine.switch_branch(&t.h.scope, id, &"other".parse().unwrap()).await.unwrap();
+    t.say(id, said).await;
+    t.h.engine.switch_branch(&t.h.scope, id, &"main".parse().unwrap()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stashed_does_not_come_back_in_the_digest_that_is_made_later() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    t.say(&id, "We decided that the codeword is ZEBRAFISH.").await;
+    t.say(&id, "We decided to keep amounts in cents.").await;
+    stash(&t, &id, "ZEBRAFISH").await;
+    talk_on(&t, &id).await;
+    let told = sent(&t);
+    assert!(told.contains("[user]: We decided to keep amounts in cents."), "the user said so: {told}");
+    // The model's own echo of it is what else there is.
+    assert!(!told.contains("(4 words): We decided that the codeword") && !told.contains("[user]: We decided that"));
+    let window = t.h.engine.find_window(&t.h.scope, &id, FindWindow::default()).await.unwrap();
+    let survival = window.survival.unwrap();
+    assert!(survival.total > 0 && survival.in_view > 0 && survival.lost == 0, "{survival:?}");
+    assert_eq!(survival.total, survival.in_view + survival.one_call_away);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_tells_nothing_that_was_stashed_and_one_that_was_undone_stays_away() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    t.fake.then(Reply::text("yes"));
+    t.fake.then(Reply::text("yes"));
+    fork(&t, &id, "We decided to use the codeword ZEBRAFISH.").await;
+    assert!(merge(&t, &id, true).await.content.contains("ZEBRAFISH"));
+    merge(&t, &id, false).await;
+    t.say(&id, "what was decided?").await;
+    assert!(sent(&t).contains("ZEBRAFISH"));
+    let undone = serde_json::from_value(json!({})).unwrap();
+    let list = t.h.engine.list_operations(&t.h.scope, undone).await.unwrap().operations;
+    let merged = list.iter().find(|operation| operation.kind == "branch.merged").unwrap();
+    let undo = serde_json::from_value(json!({ "operation_id": merged.operation_id })).unwrap();
+    t.h.engine.undo_operation(&t.h.scope, undo).await.unwrap();
+    talk_on(&t, &id).await;
+    assert!(!sent(&t).contains("ZEBRAFISH"), "{}", sent(&t));
+    stash(&t, &id, "ZEBRAFISH").await;
+    assert!(!merge(&t, &id, true).await.content.contains("ZEBRAFISH"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_is_told_of_another_whose_turn_failed() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    fork(&t, &id, "We decided to use cents.").await;
+    t.fake.then(Reply::text("no").status(401));
+    t.say(&id, "this fails").await;
+    let failed = t.state(&id).await;
+    assert_eq!(failed.current_state, ContextState::PermanentFailure);
+    assert!(merge(&t, &id, false).await.content.contains("use cents"));
+    let now = t.state(&id).await;
+    assert_eq!((now.current_state, now.error), (ContextState::PermanentFailure, failed.error));
+    let mut reader = t.follow(&id, None).await;
+    t.h.engine.retry_turn(&t.h.scope, &id, None).await.unwrap();
+    until_state(&mut reader, is_idle).await;
+    assert!(sent(&t).contains("use cents"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_called_a_tool_with_is_found_and_read_again_once_it_is_left_out() {
+    let t = Talk::new().await;
+    let tools = json!({ "model_id": "gpt-4", "tools": [{ "name": "edit_file", "read_only": true }] });
+    let id = t.create(tools).await.id;
+    let arguments = json!({ "path": "src/ledger.rs", "note": "first line\nmarmalade-77 is the key" });
+    t.fake.then(Reply::calls([("edit_file", arguments.clone())]));
+    let mut reader = t.follow(&id, None).await;
+    t.try_say(&id, json!({ "content": "edit it" })).await.unwrap();
+    let frames = until_state(&mut reader, |state| state == "ExecutingTools").await;
+    let call = told(&frames).into_iter().find(|(kind, _)| kind == "ToolCallRequested").unwrap().1;
+    let call = call["tool_calls"][0]["id"].as_str().unwrap().parse().unwrap();
+    let answer = serde_json::from_value(json!({ "result": "ok" })).unwrap();
+    t.h.engine.answer_tool_call(&t.h.scope, &id, &call, answer, None).await.unwrap();
+    until_state(&mut reader, is_idle).await;
+    talk_on(&t, &id).await;
+    let told = sent(&t);
+    assert!(!told.contains("marmalade-77") && told.contains("src/ledger.rs"), "{told}");
+
+    t.fake.then(Reply::calls([("context_search_stashed", json!({ "query": "marmalade-77" }))]));
+    t.say(&id, "which key was it?").await;
+    let found: Value = t.fake.requests().pop().unwrap()["messages"].as_array().unwrap().last().unwrap().clone();
+    let found = found["content"].as_str().unwrap();
+    assert!(found.contains("marmalade-77 is the key"), "{found}");
+    let handle = found.split("ws:segment:").nth(1).unwrap().split([':', ')', ' ', ']']).next().unwrap();
+    let expand = serde_json::from_value(json!({ "handle": format!("ws:segment:{handle}") })).unwrap();
+    let whole = t.h.engine.expand_handle(&t.h.scope, expand).await.unwrap();
+    let parts: Value = serde_json::from_str(whole.content.as_str().unwrap()).unwrap();
+    assert_eq!(parts[0]["arguments"], arguments, "{parts}");
+}
