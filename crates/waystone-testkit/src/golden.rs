@@ -76,6 +76,8 @@ pub async fn contents(engine: &Engine) -> Value {
             let call = engine.find_tool_call(&scope, &context.id, &id).await.unwrap();
             found["tool_calls"].as_array_mut().unwrap().push(json!(call));
         }
+        let window = engine.find_window(&scope, &context.id, Default::default()).await;
+        found["window"] = window.map_or(Value::Null, |window| json!(window));
         all.push(found);
     }
     json!(all)
@@ -119,6 +121,7 @@ async fn change_some(h: &Harness) {
     change_segments(h).await;
     converse(h).await;
     call_tools(h).await;
+    branch_out(h).await;
 }
 
 /// The same for conversations: two branches, a message on each, and turns that failed for want of a model.
@@ -137,7 +140,6 @@ async fn converse(h: &Harness) {
     }
 }
 
-/// The same for segments: in every tier, pinned, in a task, captured, referred to, and undone.
 /// A model that calls a tool of its client's, and says a word when it has returned.
 struct Caller;
 
@@ -193,6 +195,48 @@ async fn call_tools(h: &Harness) {
     }
 }
 
+/// A model that says much and holds little.
+struct Talker;
+
+#[async_trait]
+impl Model for Talker {
+    async fn call(&self, _: ModelCall) -> Result<Box<dyn Answer>, ModelError> {
+        Ok(Box::new(Once(Some(Chunk::Text("We decided to keep amounts in cents, größer oder kleiner. ".repeat(20))))))
+    }
+
+    fn describe(&self, model: &str) -> ModelInfo {
+        ModelInfo { limit: 3000, ..Chat::default().model.describe(model) }
+    }
+
+    async fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
+    }
+}
+
+/// The same for windows and branches: one that was cut, a checkpoint with a name, a branch that was merged, and one that was deleted.
+async fn branch_out(h: &Harness) {
+    let engine = h.engine.clone().with_chat(Chat { model: Arc::new(Talker), ..Chat::default() });
+    let id = engine.create_context(&h.scope, serde_json::from_value(json!({})).unwrap()).await.unwrap().id;
+    let mut reader = engine.follow_context(&h.scope, &id, None).await.unwrap();
+    for n in 0..12 {
+        if n == 10 {
+            let branch = |name: &str| serde_json::from_value(json!({ "name": name })).unwrap();
+            engine.create_branch(&h.scope, &id, branch("gone")).await.unwrap();
+            engine.create_branch(&h.scope, &id, branch("side")).await.unwrap();
+        }
+        let branch = if n == 10 { "side" } else { "main" };
+        let said = serde_json::from_value(json!({ "content": format!("question {n}"), "branch": branch })).unwrap();
+        engine.add_message(&h.scope, &id, said).await.unwrap();
+        while !reader.next().await.unwrap().iter().any(|told| told.data().contains("Idle")) {}
+    }
+    let named = json!({ "branch": "main", "metadata": { "name": "before the merge", "tags": ["milestone"] } });
+    engine.save_context(&h.scope, &id, serde_json::from_value(named).unwrap()).await.unwrap();
+    let merge = serde_json::from_value(json!({ "from": "side" })).unwrap();
+    engine.merge_branch(&h.scope, &id, &"main".parse().unwrap(), merge).await.unwrap();
+    engine.delete_branch(&h.scope, &id, &"gone".parse().unwrap()).await.unwrap();
+}
+
+/// The same for segments: in every tier, pinned, in a task, captured, referred to, and undone.
 async fn change_segments(h: &Harness) {
     let task = json!({ "project_id": "golden", "task_id": "billing" });
     h.engine.set_current_task(&h.scope, serde_json::from_value(task.clone()).unwrap()).await.unwrap();
