@@ -59,15 +59,24 @@ pub struct Operation {
 impl Operation {
     /// How what it deleted is brought back, which is not by undoing.
     pub fn how_restored(&self) -> Option<String> {
-        let (what, field) = match self.kind.as_str() {
-            "session.deleted" => ("session", "sessionId"),
-            "checkpoint.deleted" => ("checkpoint", "checkpointId"),
+        let field = |name| self.data.get(name)?.as_str();
+        let (what, id, how) = match self.kind.as_str() {
+            "session.deleted" => {
+                let id = field("sessionId")?;
+                ("session", id, format!("`waystone session restore {id}`"))
+            }
+            "checkpoint.deleted" => {
+                let id = field("checkpointId")?;
+                ("checkpoint", id, format!("`waystone checkpoint restore {id}`"))
+            }
+            "branch.deleted" => {
+                let (context, name) = (field("context_id")?, field("branch")?);
+                ("branch", name, format!("POST /api/contexts/{context}/branches/{name}/restore"))
+            }
             _ => return None,
         };
-        let (operation, id) = (&self.operation_id, self.data.get(field)?.as_str()?);
-        Some(format!(
-            "operation {operation} deleted {what} `{id}`, which is restored and not undone: `waystone {what} restore {id}`"
-        ))
+        let operation = &self.operation_id;
+        Some(format!("operation {operation} deleted {what} `{id}`, which is restored and not undone: {how}"))
     }
 }
 

@@ -1,8 +1,10 @@
+//! Turns: their states, what the model is told, failures, ends, and the branches they are on.
+
 use std::sync::Arc;
 
 use serde_json::json;
 use waystone_connect::{ProviderSettings, Providers};
-use waystone_core::api::{ContextState, EditMessage, MessageType, Role, UpdateContext};
+use waystone_core::api::{ContextState, EditMessage, ListOperations, MessageType, Role, UpdateContext};
 use waystone_core::error::Conflict;
 use waystone_core::{Chat, Error};
 use waystone_testkit::model::Reply;
@@ -261,6 +263,11 @@ async fn branches_share_what_came_before_and_an_edit_makes_a_sibling() {
     assert_eq!(t.texts(&id, Some("edit-1")).await, ["Q1", "A1", "Q2b", "A2b"], "its messages stay where others go on");
     let names: Vec<String> = t.context(&id).await.branches.unwrap().into_keys().collect();
     assert_eq!(names, ["edit-1", "third"]);
+    let listed = ListOperations { project_id: None, limit: 1, cursor: None };
+    let deleted = t.h.engine.list_operations(&t.h.scope, listed).await.unwrap().operations.remove(0);
+    let how = deleted.how_restored().unwrap();
+    let route = format!("POST /api/contexts/{id}/branches/main/restore");
+    assert!(how.contains("branch `main`") && how.ends_with(&route), "{how}");
     let key = || Some("again".parse().unwrap());
     let restored = t.h.engine.restore_branch(&t.h.scope, &id, &main, key()).await.unwrap();
     assert_eq!(t.h.engine.restore_branch(&t.h.scope, &id, &main, key()).await.unwrap(), restored, "it was sent again");
