@@ -22,6 +22,7 @@ WORKING, OF_TASK, PROJECTS, USAGE = "context_get_working_set", "context_get_task
 GC, PRUNE, PIN, UNPIN = "context_gc_analyze", "context_gc_prune", "context_gc_pin", "context_gc_unpin"
 TASK, SNAPSHOT, RESTORE, UNDO = "context_set_current_task", "context_create_task_snapshot", "context_restore_task_snapshot", "context_undo"
 READING = [LOAD, LIST, RESUME, COMPRESS, PRIORITIZE, EXPAND, WORKING, OF_TASK, PROJECTS, SEARCH]
+REMOVING = [PRUNE, UNDO]
 CHANGING = [SAVE, MARK, PUT, STASH, RETRIEVE, USAGE, GC, PRUNE, PIN, UNPIN, TASK, SNAPSHOT, RESTORE, UNDO]
 
 
@@ -32,7 +33,7 @@ async def tools_have_schemas_and_annotations(client):
         assert tool.input_schema["type"] == "object" and tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object" and tool.description and tool.title
         assert bool(tool.annotations.read_only_hint) is (name in READING)
-        assert name in READING or tool.annotations.destructive_hint is False
+        assert name in READING or tool.annotations.destructive_hint is (name in REMOVING)
 
 
 async def call(client, tool, **arguments):

@@ -38,6 +38,6 @@ fn effect(annotations: &Value) -> &'static str {
     match (annotations["readOnlyHint"].as_bool(), annotations["destructiveHint"].as_bool()) {
         (Some(true), _) => "Only reads.",
         (_, Some(false)) => "Adds or moves, and takes nothing away.",
-        _ => "Changes what is there.",
+        _ => "May take something away: for 7 days it can be brought back.",
     }
 }

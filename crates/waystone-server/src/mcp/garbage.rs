@@ -15,7 +15,7 @@ pub(super) fn tools() -> [Tool; 4] {
         Tool::new(
             "context_gc_prune",
             "Prune segments",
-            Effect::Adds,
+            Effect::Removes,
             |engine, scope, request: PruneSegments| async move { engine.prune_segments(&scope, request).await },
         ),
         Tool::new("context_gc_pin", "Pin segments", Effect::Adds, |engine, scope, request: PinSegments| async move {
