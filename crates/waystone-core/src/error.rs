@@ -2,6 +2,7 @@
 //! something is wrong says what it found; what is told of it is here.
 
 mod conflict;
+mod face;
 mod quota;
 
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use crate::secret::{Finding, Findings};
 use crate::window::{Reason, Room, TooSmall};
 
 pub use conflict::Conflict;
+pub use face::Face;
 pub use quota::Quota;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -239,7 +241,7 @@ impl Error {
             Self::WindowTooSmall(_) => (
                 "WINDOW_TOO_SMALL",
                 422,
-                "unpin what is named (context_gc_unpin), say it in fewer words, offer fewer tools, ask for a shorter answer (max_tokens), or take a model that holds more",
+                "unpin what is named, say it in fewer words, offer fewer tools, ask for a shorter answer (max_tokens), or take a model that holds more",
             ),
             Self::InvalidState { hint, .. } => ("INVALID_STATE", 400, hint),
             Self::SegmentNotFound(_) => {
@@ -340,7 +342,14 @@ impl Error {
         }
     }
 
-    /// The error as it goes over the wire.
+    /// The error as this face tells it.
+    pub fn reply_to(&self, face: Face) -> ErrorReply {
+        let mut reply = self.reply();
+        reply.error.hint = face.words(&reply.error.hint);
+        reply
+    }
+
+    /// The error as it goes over the wire, in words for all faces.
     pub fn reply(&self) -> ErrorReply {
         ErrorReply {
             error: ErrorBody {

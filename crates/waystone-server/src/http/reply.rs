@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use waystone_core::Error;
-use waystone_core::error::Unavailable;
+use waystone_core::error::{Face, Unavailable};
 use waystone_core::offload::offload;
 
 /// A reply as JSON.
@@ -36,7 +36,7 @@ impl IntoResponse for HttpError {
             tracing::error!(code = error.code(), %error, "a request failed");
         }
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = Json(status, error.reply()).into_response();
+        let mut response = Json(status, error.reply_to(Face::Application)).into_response();
         if let Error::StorageUnavailable { reason: Unavailable::Busy, .. } = &error {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use waystone_core::error::Face;
 use waystone_core::offload::offload;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Result, json};
@@ -19,7 +20,10 @@ use crate::schema;
 /// What a call does to what is kept, for clients that ask people before they let a model act.
 pub(super) enum Effect {
     Reads,
+    /// Adds or moves.
     Adds,
+    /// What it takes away can be brought back for a while, and is then removed for good.
+    Removes,
 }
 
 /// The request of a tool that is asked for nothing in particular.
@@ -54,6 +58,7 @@ impl Tool {
         let annotations = match effect {
             Effect::Reads => ToolAnnotations::new().read_only(true).open_world(false),
             Effect::Adds => ToolAnnotations::new().destructive(false).open_world(false),
+            Effect::Removes => ToolAnnotations::new().destructive(true).open_world(false),
         };
         let definition = rmcp::model::Tool::new(name, description, input)
             .with_title(title)
@@ -125,7 +130,7 @@ fn log(tool: &str, error: &Error) {
 }
 
 pub(super) fn failure(error: &Error) -> CallToolResult {
-    CallToolResult::structured_error(serde_json::to_value(error.reply()).unwrap_or_default())
+    CallToolResult::structured_error(serde_json::to_value(error.reply_to(Face::Agent)).unwrap_or_default())
 }
 
 /// The reply as text and as structured content. The text is parsed back rather than built twice, since a context in it is

@@ -1,45 +1,11 @@
-//! Hints in the words of the command line.
-//!
-//! What to do about an error is said once, where the error is, and names tools of agents and routes of applications. Here each of
-//! these names stands beside the command that does the same. Nothing is decided: what has no command stays as it is.
+//! Hints in the words of the command line: [`Face`] has them, and what they name of an error's details is put in.
 
 use serde_json::Value;
-
-/// What hints say, and what a person types instead. What contains another stands before it.
-const COMMANDS: [(&str, &str); 22] = [
-    ("at GET /api/contexts/{id} and `waystone context`", "shown by `waystone context show`"),
-    ("GET /api/contexts/{id}/tools/{call}", "`waystone context show`"),
-    ("with POST /api/contexts/{id}/tools/approve", "in `waystone chat --context`"),
-    ("end the turn with POST /api/contexts/{id}/cancel", "end it where it was begun, with Ctrl-C in `waystone chat`"),
-    ("GET /api/contexts/{id}/state", "`waystone context show`"),
-    ("GET /api/contexts/{id}/branches", "`waystone context branches`"),
-    ("GET /api/contexts/{id}/messages", "`waystone context show`"),
-    ("the ToolCallRequested event or in the message that calls it", "what `waystone context show` prints"),
-    ("GET /api/contexts or `waystone context list`", "`waystone context list`"),
-    ("GET /api/operations or `waystone undo --list`", "`waystone undo --list`"),
-    ("GET /api/projects/{project_id}/snapshots or `waystone task snapshots`", "`waystone task snapshots`"),
-    ("in the list of checkpoints", "with `waystone checkpoint list`"),
-    (
-        "in the list of sessions, or of those that were deleted",
-        "with `waystone session list`, or with --deleted among those that were deleted",
-    ),
-    (
-        "context_get_working_set or context_search_stashed returned",
-        "`waystone segment list` or `waystone search` prints",
-    ),
-    ("context_search_stashed", "`waystone search`"),
-    ("context_gc_unpin", "`waystone segment unpin`"),
-    ("context_gc_analyze", "`waystone segment gc --target TOKENS`"),
-    ("context_expand", "`waystone expand`"),
-    ("a load without maxTokens", "`waystone checkpoint show` without --max-tokens"),
-    ("what details.pinned names", "details.pinned"),
-    ("load details.nearestCheckpointId", "see `waystone checkpoint show details.nearestCheckpointId`"),
-    ("a shorter answer (max_tokens)", "a shorter answer"),
-];
+use waystone_core::error::Face;
 
 /// A hint as a person can follow it.
 pub(super) fn in_commands(hint: &str) -> String {
-    COMMANDS.iter().fold(hint.to_owned(), |hint, (elsewhere, here)| hint.replace(elsewhere, here))
+    Face::Person.words(hint)
 }
 
 /// The same, with what it names of the error's details: a person is not shown them.
@@ -79,26 +45,47 @@ mod tests {
         found.extend(texts.map(str::to_owned));
     }
 
-    #[test]
-    fn no_hint_of_the_engine_names_a_tool_or_a_route_on_the_command_line() {
+    /// The sentences that errors and the engine say.
+    fn said() -> Vec<String> {
         let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../waystone-core/src");
         let mut said = Vec::new();
-        sentences(&core.join("error.rs"), &mut said);
-        sentences(&core.join("error"), &mut said);
-        sentences(&core.join("engine"), &mut said);
-        let names =
-            ["context_gc", "context_get", "context_search", "context_expand", "workflow_c", " /api/", "details."];
-        let is_elsewhere = |text: &str| names.iter().any(|name| text.contains(name));
-        let elsewhere: Vec<&String> = said.iter().filter(|text| is_elsewhere(text)).collect();
+        for path in ["error.rs", "error/conflict.rs", "error/quota.rs", "engine"] {
+            sentences(&core.join(path), &mut said);
+        }
+        said
+    }
+
+    #[test]
+    fn no_hint_of_the_engine_names_what_another_face_has() {
+        const TOOLS: [&str; 6] =
+            ["context_gc", "context_get", "context_search", "context_expand", "context_create", "workflow_c"];
+        const ROUTE: &str = " /api/";
+        let (said, is_tool) = (said(), |text: &str| TOOLS.iter().any(|name| text.contains(name)));
+        let elsewhere: Vec<&String> = said.iter().filter(|text| is_tool(text) || text.contains(ROUTE)).collect();
         assert!(elsewhere.len() > 10, "{elsewhere:?}");
-        let details = json!({ "pinned": ["a", "b"], "nearestCheckpointId": "c" });
         for hint in elsewhere {
-            let here = with_details(hint, &details);
-            assert!(!is_elsewhere(&here), "{here}");
+            let [agent, application, person] =
+                [Face::Agent, Face::Application, Face::Person].map(|face| face.words(hint));
+            assert!(!is_tool(&person) && !person.contains(ROUTE), "{person}");
+            assert!(!is_tool(&application) && !application.contains("`waystone"), "{application}");
+            // Conversations have no tools, so their hints reach no agent.
+            let is_told = hint.contains("/api/contexts") && !agent.contains("use another session");
+            assert!(is_told || !agent.contains(ROUTE) && !agent.contains("`waystone"), "{agent}");
         }
-        for (elsewhere, _) in COMMANDS {
-            assert!(said.iter().any(|text| text.contains(elsewhere)), "nothing says {elsewhere}");
+        for words in Face::translated() {
+            assert!(said.iter().any(|text| text.contains(words)), "nothing says {words}");
         }
-        assert_eq!(with_details("leave out what details.pinned names, then", &details), "leave out a, b, then");
+    }
+
+    #[test]
+    fn what_a_hint_names_of_the_details_is_put_in() {
+        let details = json!({ "pinned": ["a", "b"], "nearestCheckpointId": "c" });
+        let check = |hint: &str, expected: &str| assert_eq!(with_details(hint, &details), expected);
+        check("leave out what details.pinned names, then", "leave out a, b, then");
+        check("load details.nearestCheckpointId, the nearest", "see `waystone checkpoint show c`, the nearest");
+        let named = said().into_iter().filter(|text| text.contains("details."));
+        for hint in named.map(|hint| with_details(&hint, &details)) {
+            assert!(!hint.contains("details."), "{hint}");
+        }
     }
 }

@@ -290,7 +290,7 @@ async fn every_error_has_its_code_its_status_and_the_contracts_object() {
     let (status, reply) = talk.call("GET", &format!("/{none}"), None).await;
     let expected = json!({ "error": {
         "code": "CONTEXT_NOT_FOUND", "message": format!("Context with ID {none} not found"),
-        "details": { "context_id": none }, "hint": "look for its id in GET /api/contexts or `waystone context list`",
+        "details": { "context_id": none }, "hint": "look for its id in GET /api/contexts",
     }});
     assert_eq!((status, reply), (404, expected));
 

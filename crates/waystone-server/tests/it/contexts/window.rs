@@ -158,7 +158,7 @@ async fn what_must_be_in_and_does_not_fit_ends_the_turn_before_the_model_is_aske
     let error = &told.last().unwrap().2["error"];
     assert_eq!(error["code"], "WINDOW_TOO_SMALL");
     assert!(text(&error["message"]).contains(&said), "{error}");
-    assert!(text(&error["hint"]).contains("context_gc_unpin"), "{error}");
+    assert!(text(&error["hint"]).contains("unpin what is named"), "{error}");
     assert_eq!(talk.fake.requests().len(), 0);
     let next = talk.call("GET", &format!("/{context}/window?next=true"), None).await;
     assert_refused(&next, 422, "WINDOW_TOO_SMALL", "next");
