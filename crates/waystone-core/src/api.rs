@@ -122,3 +122,10 @@ fn check_limit(limit: u32) -> Result<()> {
         _ => Err(Error::InvalidInput(format!("limit is {limit}, it must be from 1 to {LIMIT_MAX}"))),
     }
 }
+
+/// Writes a measure with the digits that say something to who reads it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "so serde calls it")]
+fn rounded<S: serde::Serializer>(value: &f64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    const STEPS: f64 = 10_000.0;
+    serializer.serialize_f64((value * STEPS).round() / STEPS)
+}

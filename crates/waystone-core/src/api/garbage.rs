@@ -102,10 +102,12 @@ pub struct GarbageReply {
 pub struct Candidate {
     pub segment_id: SegmentId,
     /// 0 to 1; higher goes first.
+    #[serde(serialize_with = "super::rounded")]
     pub score: f64,
     pub tokens: u64,
     pub reason: String,
     pub segment_type: SegmentType,
+    #[serde(serialize_with = "super::rounded")]
     pub age_hours: f64,
 }
 

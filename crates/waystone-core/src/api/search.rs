@@ -13,6 +13,7 @@ use crate::id::ProjectId;
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Hit {
     /// How well it fits: the more, the better.
+    #[serde(serialize_with = "super::rounded")]
     pub score: f64,
     /// words, meaning, both, or that it stands beside a match.
     pub why: &'static str,

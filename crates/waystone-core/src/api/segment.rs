@@ -275,6 +275,7 @@ pub struct PutReply {
     /// Tokens of those that are new.
     pub tokens_added: u64,
     /// How full the window is, with the working set of the task or project in it.
+    #[serde(serialize_with = "super::rounded")]
     pub usage_percent: f64,
     /// Give it to context_undo to take this back; left out when nothing is new.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -112,10 +112,13 @@ pub struct UsageMetrics {
     pub segments_by_type: BTreeMap<&'static str, u64>,
     /// The largest hundred.
     pub tokens_by_task: BTreeMap<String, u64>,
+    #[serde(serialize_with = "super::rounded")]
     pub oldest_segment_age_hours: f64,
+    #[serde(serialize_with = "super::rounded")]
     pub newest_segment_age_hours: f64,
     pub pinned_segments_count: u64,
     pub pinned_tokens: u64,
+    #[serde(serialize_with = "super::rounded")]
     pub usage_percent: f64,
     pub estimated_remaining_tokens: u64,
     pub token_limit: u64,
@@ -125,7 +128,9 @@ pub struct UsageMetrics {
 #[schemars(inline)]
 pub struct Health {
     /// 0 to 100.
+    #[serde(serialize_with = "super::rounded")]
     pub score: f64,
+    #[serde(serialize_with = "super::rounded")]
     pub usage_percent: f64,
     pub factors: Factors,
 }
@@ -134,8 +139,11 @@ pub struct Health {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Factors {
+    #[serde(serialize_with = "super::rounded")]
     pub usage: f64,
+    #[serde(serialize_with = "super::rounded")]
     pub distribution: f64,
+    #[serde(serialize_with = "super::rounded")]
     pub age: f64,
 }
 
@@ -156,5 +164,6 @@ pub struct Recommendation {
 pub struct Impact {
     pub pruning_candidates_count: u64,
     pub estimated_tokens_freed: u64,
+    #[serde(serialize_with = "super::rounded")]
     pub estimated_usage_after_pruning: f64,
 }
