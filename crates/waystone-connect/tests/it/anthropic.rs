@@ -118,7 +118,7 @@ async fn a_conversation_that_has_lost_its_beginning_or_its_tools_can_be_gone_on_
 }
 
 #[tokio::test]
-async fn parameters_are_passed_on_but_change_nothing_of_ours() {
+async fn parameters_are_passed_on_to_anthropic_but_change_nothing_of_ours() {
     let mut asked = call(MODEL, "hi");
     let thinking = json!({ "type": "enabled", "budget_tokens": 1024 });
     let parameters = json!({
@@ -232,7 +232,7 @@ async fn arguments_that_are_no_object_are_told_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_before_its_arguments_has_none() {
+async fn a_call_of_anthropics_that_was_cut_before_its_arguments_has_none() {
     let fake = FakeModel::start().await;
     for (reason, input, expected) in [
         ("max_tokens", json!({}), json!("")),
@@ -276,7 +276,7 @@ async fn an_answer_without_its_last_event_was_cut() {
 }
 
 #[tokio::test]
-async fn an_answer_that_falls_silent_is_given_up_after_two_minutes() {
+async fn an_answer_of_anthropics_that_falls_silent_is_given_up_after_two_minutes() {
     let fake = FakeModel::start().await;
     fake.then(Reply::text("Hello world").hang_after(1));
     let mut answer = at(&fake).call(call(MODEL, "hi")).await.unwrap();
@@ -289,7 +289,7 @@ async fn an_answer_that_falls_silent_is_given_up_after_two_minutes() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_ends_it() {
+async fn an_error_in_anthropics_stream_ends_it() {
     let fake = FakeModel::start().await;
     for (kind, code, is_recoverable) in [
         ("overloaded_error", "MODEL_OVERLOADED", true),

@@ -193,7 +193,7 @@ async fn a_change_of_the_tools_is_told_on_a_stream_of_its_own() {
 }
 
 #[tokio::test]
-async fn long_results_are_taken_and_endless_ones_are_not() {
+async fn long_results_over_http_are_taken_and_endless_ones_are_not() {
     let mebibyte = 1024 * 1024;
     for settings in [json!({}), json!({ "events": true })] {
         let control = Control::new().await;
