@@ -1,8 +1,8 @@
 //! What Waystone does.
 //!
 //! [`Engine`] has one method for each thing a client can ask for; every face (MCP, REST, CLI) calls the same ones.
-//! It reaches the outside only through the boundaries [`store::Store`] and [`clock::Clock`]: nothing in this crate opens
-//! a file, reads the environment or the time, or makes a random number.
+//! It reaches the outside only through the boundaries [`store::Store`], [`clock::Clock`], [`model::Model`] and [`tools::Tools`]: nothing in
+//! this crate opens a file, reads the environment or the time, or makes a random number.
 
 pub mod api;
 pub mod audit;

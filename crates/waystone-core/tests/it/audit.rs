@@ -1,3 +1,5 @@
+//! The log of operations as an audit: whatever is done to it shows, in the store and in an export.
+
 use std::path::Path;
 use std::sync::Arc;
 

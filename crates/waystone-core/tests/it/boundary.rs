@@ -1,3 +1,5 @@
+//! What is absent: what the engine depends on and calls, and where SQL stands.
+
 use std::path::Path;
 use std::process::Command;
 

@@ -1,3 +1,5 @@
+//! Checkpoints through the engine: saved, skipped, retried, at once, within limits, and loaded as they were.
+
 use serde_json::{Value, json};
 use waystone_core::api::{ListCheckpoints, SaveStatus, SavedCheckpoint};
 use waystone_core::error::Quota;

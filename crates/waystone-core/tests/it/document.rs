@@ -1,3 +1,5 @@
+//! Sessions and projects exported into a document and imported again.
+
 mod refusal;
 
 use serde_json::{Value, json};

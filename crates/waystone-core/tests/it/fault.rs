@@ -1,3 +1,5 @@
+//! The store fails at each step in turn: what was asked for is there whole or not at all.
+
 use serde_json::json;
 use waystone_core::api::ExpandHandle;
 use waystone_core::canon::Hash;

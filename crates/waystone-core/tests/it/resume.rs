@@ -1,3 +1,5 @@
+//! Which session is offered to who has no id, why, and with which preview.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Sessions: listed by last use, and what counts as one.
+
 use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::ListSessions;

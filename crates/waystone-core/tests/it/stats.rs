@@ -1,3 +1,5 @@
+//! Figures of what is kept, and of calls in all processes.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! `/api/checkpoints`: saved, loaded, listed and deleted over REST, and what is refused.
+
 use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};

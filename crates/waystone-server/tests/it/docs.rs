@@ -1,3 +1,5 @@
+//! `/docs`, and that replies are taken for what they are.
+
 use axum::body::Body;
 use axum::http::{Request, header};
 use http_body_util::BodyExt;

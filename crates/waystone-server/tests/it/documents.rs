@@ -1,3 +1,5 @@
+//! Exports and imports over REST, from one server to another.
+
 use axum::body::Body;
 use axum::http::{Request, header};
 use futures_util::stream;

@@ -1,3 +1,5 @@
+//! `/api/events`: every change, in order and once, also to who comes back.
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! Spoilt bodies, ids, cursors and messages: each is answered, and none does harm.
+
 use std::time::Duration;
 
 use axum::body::Body;

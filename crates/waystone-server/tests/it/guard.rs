@@ -1,3 +1,5 @@
+//! Who may call: foreign hosts and origins get in nowhere, over every route there is.
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use waystone_core::Limits;

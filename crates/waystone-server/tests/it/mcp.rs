@@ -1,3 +1,5 @@
+//! MCP over HTTP: large calls go past the SDK and look like any other.
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! `/api/models`
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! The table of engine methods and the faces that each is on.
+
 use std::collections::BTreeSet;
 use std::path::Path;
 

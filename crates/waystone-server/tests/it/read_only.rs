@@ -1,3 +1,5 @@
+//! A server that only reads refuses every route and every tool that would change something.
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! `/api/sessions`
+
 use serde_json::json;
 
 use crate::client::{Client, assert_error};

@@ -1,3 +1,5 @@
+//! `/api/stats` and `/metrics`
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! Views, handles, marks and rules over REST.
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! The data directory: what is private, and what is refused untouched.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

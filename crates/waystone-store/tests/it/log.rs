@@ -1,3 +1,5 @@
+//! The log of operations and the sums: gapless, chained, and equal to what they count.
+
 use serde_json::json;
 use waystone_core::Limits;
 use waystone_testkit::{Harness, audit};

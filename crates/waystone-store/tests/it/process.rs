@@ -1,3 +1,5 @@
+//! Processes that open one data directory at once.
+
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 

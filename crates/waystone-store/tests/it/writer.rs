@@ -1,3 +1,5 @@
+//! The writer thread: writes that fail, wait too long, or are given up with others.
+
 use std::fs::File;
 
 use serde_json::{Value, json};

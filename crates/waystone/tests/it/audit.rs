@@ -1,3 +1,5 @@
+//! `waystone audit`
+
 use std::path::Path;
 use std::process::Output;
 

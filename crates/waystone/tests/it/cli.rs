@@ -1,3 +1,5 @@
+//! What all commands have in common: errors, exit codes, documents, and that nothing stored steers a terminal.
+
 use std::path::Path;
 use std::process::Output;
 

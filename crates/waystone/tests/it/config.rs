@@ -1,3 +1,5 @@
+//! Settings: layers, mistakes, the schema, completions and man pages.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,3 +1,5 @@
+//! `waystone mcp`: what it publishes and costs, and frames that cannot be taken.
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;

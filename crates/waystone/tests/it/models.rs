@@ -1,3 +1,5 @@
+//! `waystone models`, and where keys of models go.
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,3 +1,5 @@
+//! Processes of the binary that share a data directory.
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -1,3 +1,5 @@
+//! `--read-only`: no byte of the data directory changes.
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,3 +1,5 @@
+//! Conversations as they are kept: after a restart, as sessions and segments, deleted, removed and listed.
+
 use serde_json::json;
 use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts, SaveContext};
 use waystone_core::error::Conflict;

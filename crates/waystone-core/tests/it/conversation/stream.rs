@@ -1,3 +1,5 @@
+//! What readers of a conversation are told, however often and from wherever they come back.
+
 use std::sync::Arc;
 
 use serde_json::json;

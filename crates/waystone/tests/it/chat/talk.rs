@@ -1,3 +1,5 @@
+//! `waystone chat` as a person uses it, on a terminal.
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
