@@ -23,6 +23,12 @@ pub(crate) fn is_believed(db: &Connection, now_ms: i64, start: &str) -> rusqlite
     Ok(true)
 }
 
+/// The same for who is no start of the program but acts for one: it doubts and confirms nothing.
+pub(crate) fn is_near(db: &Connection, now_ms: i64) -> rusqlite::Result<bool> {
+    let seen: Option<i64> = db.query_row("SELECT seen_at_ms FROM clock", [], |row| row.get(0)).optional()?;
+    Ok(seen.is_none_or(|seen| now_ms <= seen + DAY_MS))
+}
+
 #[cfg(test)]
 mod tests {
     use waystone_testkit::{Harness, audit};
@@ -35,7 +41,10 @@ mod tests {
         let db = audit::open(h.data_dir());
         db.execute("DELETE FROM clock", []).unwrap();
         let check = |days: i64, start: &str, expected: bool| {
+            // Who only acts for a start believes no more than it, and changes nothing.
+            let is_near = is_near(&db, days * DAY_MS).unwrap();
             assert_eq!(is_believed(&db, days * DAY_MS, start).unwrap(), expected, "{days} {start}");
+            assert!(expected || !is_near, "{days} {start}");
         };
         check(100, "a", true);
         check(101, "a", true);

@@ -12,6 +12,12 @@ fn upkeep(h: &Harness) -> Upkeep {
     Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone(), h.limits.clone()).unwrap()
 }
 
+/// Forgets what is over. It takes two starts to believe that days have passed.
+fn expire(h: &Harness) {
+    upkeep(h).expire().unwrap();
+    upkeep(h).expire().unwrap();
+}
+
 fn log_bytes(h: &Harness) -> u64 {
     h.data_dir().join("waystone.db-wal").metadata().map_or(0, |metadata| metadata.len())
 }
@@ -65,7 +71,7 @@ async fn what_was_kept_for_a_while_is_forgotten_when_its_time_is_over() {
             .unwrap();
         h.clock.advance_ms(EVENT_LIFE_MS / 10);
     }
-    upkeep(&h).expire().unwrap();
+    expire(&h);
     let db = audit::open(h.data_dir());
     let count =
         |table: &str| -> u64 { db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap() };
@@ -82,7 +88,7 @@ async fn a_context_that_came_with_a_view_is_kept_for_its_time_from_its_last_use_
         h.engine.compress_context(&h.scope, request).await.unwrap().next.unwrap().arguments["handle"].clone()
     };
     let expand = async |handle: &serde_json::Value| {
-        upkeep(&h).expire().unwrap();
+        expire(&h);
         let request = serde_json::from_value(json!({ "handle": handle })).unwrap();
         h.engine.expand_handle(&h.scope, request).await.map(|_| ()).map_err(|error| error.code())
     };
@@ -101,6 +107,33 @@ async fn a_context_that_came_with_a_view_is_kept_for_its_time_from_its_last_use_
 }
 
 #[tokio::test]
+async fn nothing_is_forgotten_because_of_a_clock_that_jumped_until_another_start_sees_the_same() {
+    let h = Harness::new();
+    upkeep(&h).purge(&|| false).unwrap();
+    h.try_save(json!({ "sessionId": "s", "context": { "n": 0 }, "idempotencyKey": "k" })).await.unwrap();
+    let view = json!({ "context": { "text": "a long text ".repeat(500) }, "targetTokens": 20 });
+    h.engine.compress_context(&h.scope, serde_json::from_value(view).unwrap()).await.unwrap();
+    let left = || -> (u64, u64, u64) {
+        let sql = "SELECT (SELECT count(*) FROM idempotency_key), (SELECT count(*) FROM given_context),
+                          (SELECT count(*) FROM event)";
+        audit::open(h.data_dir()).query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    };
+    h.clock.advance_ms(60 * DAY_MS);
+    let mut doubting = upkeep(&h);
+    doubting.expire().unwrap();
+    doubting.expire().unwrap();
+    assert_eq!(left(), (1, 1, 1), "one start alone does not believe it");
+    // What someone asks for is done by a start that was there before.
+    Upkeep::on_demand(doubting.directory.clone(), h.clock.clone(), h.limits.clone()).unwrap().free_disk(0).unwrap();
+    assert_eq!(left(), (1, 1, 1));
+    doubting.expire().unwrap();
+    assert_eq!(left(), (1, 1, 1), "and confirms nothing");
+    upkeep(&h).expire().unwrap();
+    assert_eq!(left(), (0, 0, 0), "a second start sees the same");
+    h.check_invariants().await;
+}
+
+#[tokio::test]
 async fn more_contexts_than_are_removed_at_once_are_forgotten_too() {
     let h = Harness::new();
     for n in 0..=EXPIRE_CONTEXTS {
@@ -109,7 +142,7 @@ async fn more_contexts_than_are_removed_at_once_are_forgotten_too() {
         h.engine.compress_context(&h.scope, request).await.unwrap();
     }
     h.clock.advance_ms(CONTEXT_LIFE_MS + 1);
-    upkeep(&h).expire().unwrap();
+    expire(&h);
     assert_eq!(h.engine.status(&h.scope).await.unwrap().total_size_bytes, 0);
     h.check_invariants().await;
 }
@@ -123,7 +156,7 @@ async fn events_are_forgotten_from_the_old_end_only() {
         h.clock.advance_ms(later_ms);
     }
     let left = || -> Vec<i64> {
-        upkeep(&h).expire().unwrap();
+        expire(&h);
         let db = audit::open(h.data_dir());
         let mut statement = db.prepare("SELECT seq FROM event ORDER BY seq").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
@@ -148,7 +181,7 @@ async fn more_events_than_are_removed_at_once_are_forgotten_too() {
     db.execute("UPDATE event SET at_ms = 0", []).unwrap();
     db.execute(add, params![last, young]).unwrap();
     db.execute("UPDATE space SET event_seq = ?1", params![last]).unwrap();
-    upkeep(&h).expire().unwrap();
+    expire(&h);
     let left: (i64, i64) =
         db.query_row("SELECT min(seq), max(seq) FROM event", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(left, (last - 1, last));
