@@ -42,7 +42,7 @@ pub use segment::{
     WhichSegments, WhichSnapshot, WhichTask,
 };
 
-pub use retention::RetentionStore;
+pub use retention::{Purged, RetentionStore};
 pub use tool_call::{NewToolCall, OpenCall, ToolChange};
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
 pub use window::{AtHand, MadeWindow, Manifest, NewWindow, WindowPart, WindowRows};

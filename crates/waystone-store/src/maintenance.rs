@@ -19,6 +19,7 @@ const DERIVED_MAX: Duration = Duration::from_millis(300);
 /// Counting tokens takes half a second to begin with and much memory, which is nothing for a command that ends at once.
 const LONG_LIVED: Duration = Duration::from_secs(30);
 const EXPIRY_ROUND: Duration = Duration::from_secs(3600);
+const UNWIPED: &str = "what is left of what was removed could not be overwritten";
 
 pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
     let lock = open_private_file(&upkeep.directory.maintenance_lock())?;
@@ -46,11 +47,13 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
         let is_told = || stop.is_told();
         warn("no room could be made in a store that is nearly full", upkeep.relieve(&is_told));
+        warn(UNWIPED, upkeep.wipe_traces());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
         {
             expired_at = Some(Instant::now());
             warn("what was deleted could not be removed", upkeep.purge(&is_told));
+            warn(UNWIPED, upkeep.wipe_traces());
             warn("no room could be set aside", upkeep.keep_reserve());
             if backup.as_ref().is_none_or(Copying::is_finished) {
                 backup = begin_backup(&mut upkeep);
@@ -63,6 +66,7 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         let is_over = || begun.elapsed() > LAST_ROUND_MAX;
         warn("mirror files could not be written", upkeep.mirror(is_over));
         warn("what is searched could not be brought up to date", upkeep.index(true, is_over));
+        warn(UNWIPED, upkeep.wipe_traces());
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::Engine;
-use super::retention::OUT_OF_REACH;
+use super::retention::warnings_of;
 use crate::api::{
     CheckpointPage, ContextRule, DeletedCheckpoint, Deletion, ListCheckpoints, Metadata, NextCall, Origin,
     SaveCheckpoint, SaveStatus, SavedCheckpoint, check_claimed,
@@ -188,8 +188,8 @@ impl Engine {
             warnings: self.warnings(),
         };
         if how.purge {
-            self.store.purge_checkpoint(scope, id, now).await?;
-            deleted.warnings.push(OUT_OF_REACH.to_owned());
+            let purged = self.store.purge_checkpoint(scope, id, now).await?;
+            deleted.warnings.extend(warnings_of(&purged));
         }
         Ok(deleted)
     }

@@ -5,10 +5,17 @@ use crate::api::{CleanUp, Cleaned, CleanedUp, RestoredCheckpoint, Session};
 use crate::error::Result;
 use crate::id::{CheckpointId, SessionId};
 use crate::retention::Selection;
-use crate::store::Scope;
+use crate::store::{Purged, Scope};
 
 /// Said of everything that is removed for good.
-pub(super) const OUT_OF_REACH: &str = "copies that a backup put outside of the data directory are out of reach";
+const OUT_OF_REACH: &str = "copies that a backup put outside of the data directory are out of reach";
+/// Said of what others read just now.
+const IN_LOG: &str = "others are reading, so what was removed stands in the write-ahead log until they are done and housekeeping has cut it off";
+
+/// What is said of something that was removed.
+pub(super) fn warnings_of(purged: &Purged) -> impl Iterator<Item = String> {
+    [OUT_OF_REACH].into_iter().chain(purged.is_in_log.then_some(IN_LOG)).map(str::to_owned)
+}
 
 impl Engine {
     /// Lists a session again that was deleted, with its checkpoints.

@@ -1,7 +1,7 @@
 //! Sessions: what checkpoints belong to.
 
 use super::Engine;
-use super::retention::OUT_OF_REACH;
+use super::retention::warnings_of;
 use crate::api::{DeletedSession, Deletion, ListSessions, Session, SessionPage, UpdateSession};
 use crate::error::{Error, Result};
 use crate::id::SessionId;
@@ -44,11 +44,12 @@ impl Engine {
             archived => deleted.checkpoint_count = archived?.checkpoint_count,
         }
         if how.purge {
-            deleted.checkpoint_count = self.store.purge_session(scope, id, now).await?;
+            let purged = self.store.purge_session(scope, id, now).await?;
+            deleted.checkpoint_count = purged.checkpoints;
             let key = (scope.space, id.clone());
             self.contexts.forget(&key);
             self.branches.forget(&key);
-            deleted.warnings.push(OUT_OF_REACH.to_owned());
+            deleted.warnings.extend(warnings_of(&purged));
         }
         Ok(deleted)
     }

@@ -9,6 +9,15 @@ use crate::error::Result;
 use crate::id::{CheckpointId, SessionId};
 use crate::retention::Selection;
 
+/// What became of something that was removed for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purged {
+    /// How many checkpoints went.
+    pub checkpoints: u64,
+    /// Readers held the store's log, in which it stands until they let go of it.
+    pub is_in_log: bool,
+}
+
 /// The same promises as [`super::Store`], of which it is a part.
 #[async_trait]
 pub trait RetentionStore: Send + Sync {
@@ -19,10 +28,10 @@ pub trait RetentionStore: Send + Sync {
     async fn restore_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session>;
 
     /// Removes an archived checkpoint for good, from every copy that is within reach.
-    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<()>;
+    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Purged>;
 
-    /// Removes an archived session for good, from every copy that is within reach. Returns how many checkpoints went with it.
-    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64>;
+    /// Removes an archived session for good, from every copy that is within reach.
+    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Purged>;
 
     /// Copies all that is kept into a directory of its own, while others go on.
     async fn back_up(&self, scope: &Scope, directory: Option<&str>, at: Timestamp) -> Result<BackedUp>;

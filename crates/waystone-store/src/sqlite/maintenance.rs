@@ -17,8 +17,8 @@ use super::connection::{BUSY_MAX, open_writer};
 use super::error::{DbResult, file_error};
 use super::garbage;
 use super::mirror;
+use super::retention::Traces;
 use super::search;
-use super::segment;
 use super::usage;
 use super::view;
 use crate::OpenError;
@@ -58,6 +58,8 @@ pub(crate) struct Upkeep {
     is_on_demand: bool,
     /// Whether it was said that the store is nearly full.
     pub(super) is_nearly_full: bool,
+    /// What is left of what was removed.
+    pub(super) traces: Traces,
 }
 
 impl Upkeep {
@@ -75,6 +77,7 @@ impl Upkeep {
             start,
             is_on_demand: false,
             is_nearly_full: false,
+            traces: Traces::default(),
         })
     }
 
@@ -136,7 +139,7 @@ impl Upkeep {
         }
         let now = self.clock.now();
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
-        while !is_over() && self.in_turn(|db| segment::purge(db, before, EXPIRE_ROWS, now))? == Some(EXPIRE_ROWS) {}
+        while !is_over() && self.remove_segments(before, EXPIRE_ROWS, false, now)? == EXPIRE_ROWS {}
         self.remove_expired(before, is_over)?;
         self.retire(now, is_over)
     }
@@ -243,8 +246,8 @@ impl Upkeep {
     pub(super) fn db(&mut self) -> rusqlite::Result<&Connection> {
         if self.db.is_none() {
             let db = open_writer(&self.directory.database(), self.directory.keys())?;
+            db.busy_timeout(self.wait())?;
             if !self.is_on_demand {
-                db.busy_timeout(WAIT_MAX)?;
                 // No one is promised what housekeeping commits: after a power cut it is done again.
                 db.execute_batch("PRAGMA synchronous = NORMAL;")?;
             }
@@ -253,13 +256,30 @@ impl Upkeep {
         Ok(self.db.as_ref().expect("it was opened above"))
     }
 
+    fn wait(&self) -> Duration {
+        if self.is_on_demand { BUSY_MAX } else { WAIT_MAX }
+    }
+
+    /// Copies the whole log into the database and cuts it off, so that nothing stands in it any more. False when its turn did not come or
+    /// readers held it for longer than they are waited for; writers wait meanwhile.
+    pub(super) fn cut_log(&mut self, readers_max: Duration) -> rusqlite::Result<bool> {
+        let wait = self.wait();
+        let is_cut = self.locked(|db| {
+            db.busy_timeout(readers_max)?;
+            // Copied whole is not enough: a reader at its end keeps it as it is.
+            let is_cut = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0));
+            db.busy_timeout(wait)?;
+            is_cut
+        })?;
+        Ok(is_cut == Some(true))
+    }
+
     /// Takes its turn like every other writer; `None` when that did not come in time.
     pub(super) fn locked<T>(
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Option<T>> {
-        let wait = if self.is_on_demand { BUSY_MAX } else { WAIT_MAX };
-        if !lock_within(|| self.write_lock.try_lock(), wait).unwrap_or(false) {
+        if !lock_within(|| self.write_lock.try_lock(), self.wait()).unwrap_or(false) {
             return Ok(None);
         }
         let done = self.db().and_then(work);

@@ -2,12 +2,13 @@
 //!
 //! Everything that is removed was archived before. First its ids are noted in a tombstone, then its rows go in one transaction, then its mirror
 //! files are written anew or unlinked, then the copies of it in backups go. A crash on the way leaves a group whose file is dirty; whoever
-//! keeps house next goes on.
+//! keeps house next goes on. What is left of it in indexes and in the log is in [`trace`].
 
 mod clean;
 mod relieve;
 mod remove;
 mod store;
+mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +23,10 @@ use super::error::{DbResult, file_error};
 use super::log::{Operation, append_and_publish, handle};
 use super::maintenance::Upkeep;
 use super::mirror;
+use super::segment;
 use crate::mirror::tombstone::{self, Removed};
-use remove::overwriting;
-pub(crate) use remove::{forget_words, recount_session, remove_rows};
+pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
+pub(crate) use trace::Traces;
 
 /// So much is removed at once, the newest first: what is overwritten goes through the log, others wait meanwhile, and on a full disk there
 /// is no more room for it than was set aside.
@@ -128,26 +130,57 @@ fn find_checkpoints(db: &Connection, condition: &str, parameters: &[&dyn rusqlit
     Ok(doomed)
 }
 
-/// Whole sessions, checkpoints that someone deleted, and groups of which all were archived: what was only pruned goes with its group.
-fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
-    let oldest = format!(
-        "key = (SELECT key FROM session AS s WHERE archived_at_ms < ?1 AND {IS_REMOVABLE} ORDER BY archived_at_ms LIMIT 1)"
+/// The first of each kind that can go, by when it was archived: a whole session, a checkpoint that someone deleted, and a group of which all
+/// were archived, which is as old as the last of them. What was only pruned goes with its group.
+fn list_first(db: &Connection, before: Timestamp) -> DbResult<Vec<(i64, Kind, i64)>> {
+    let session = format!(
+        "SELECT archived_at_ms, key FROM session AS s WHERE archived_at_ms < ?1 AND {IS_REMOVABLE}
+         ORDER BY archived_at_ms LIMIT 1"
     );
-    if let Some(session) = find_session(db, &oldest, params![before.ms()])? {
-        return Ok(Some(session));
+    let deleted =
+        "SELECT archived_at_ms, session FROM checkpoint WHERE archived_why = 'deleted' AND archived_at_ms < ?1
+         ORDER BY archived_at_ms LIMIT 1";
+    let pruned = "SELECT (SELECT max(archived_at_ms) FROM checkpoint WHERE group_key = p.group_key), p.group_key FROM checkpoint AS p
+         WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
+             (SELECT 1 FROM checkpoint AS live
+              WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
+         ORDER BY p.archived_at_ms LIMIT 1";
+    let mut first = Vec::new();
+    for (kind, sql) in [(Kind::Session, session.as_str()), (Kind::Deleted, deleted), (Kind::Pruned, pruned)] {
+        let found = db
+            .prepare_cached(sql)?
+            .query_row(params![before.ms()], |row| Ok((row.get(0)?, kind, row.get(1)?)))
+            .optional()?;
+        first.extend(found);
     }
-    let deleted = "c.archived_why = 'deleted' AND c.archived_at_ms < ?1 AND c.session =
-        (SELECT session FROM checkpoint WHERE archived_why = 'deleted' AND archived_at_ms < ?1
-         ORDER BY archived_at_ms LIMIT 1)";
-    if let Some(checkpoints) = find_checkpoints(db, deleted, params![before.ms()])? {
-        return Ok(Some(checkpoints));
+    Ok(first)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Session,
+    /// By their session.
+    Deleted,
+    /// By their group.
+    Pruned,
+}
+
+/// When that was archived which can go first, of what segments are not.
+fn find_oldest_at(db: &Connection) -> DbResult<Option<Timestamp>> {
+    let first = list_first(db, Timestamp::from_ms(i64::MAX))?;
+    Ok(first.iter().map(|(at, ..)| Timestamp::from_ms(*at)).min())
+}
+
+fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
+    match list_first(db, before)?.into_iter().min_by_key(|(at, ..)| *at) {
+        Some((_, Kind::Session, key)) => find_session(db, "key = ?1", params![key]),
+        Some((_, Kind::Deleted, session)) => {
+            let condition = "c.session = ?1 AND c.archived_why = 'deleted' AND c.archived_at_ms < ?2";
+            find_checkpoints(db, condition, params![session, before.ms()])
+        }
+        Some((_, Kind::Pruned, group)) => find_checkpoints(db, "c.group_key = ?1", params![group]),
+        None => Ok(None),
     }
-    let pruned = "c.group_key = (SELECT p.group_key FROM checkpoint AS p
-        WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
-            (SELECT 1 FROM checkpoint AS live
-             WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
-        ORDER BY p.archived_at_ms LIMIT 1)";
-    find_checkpoints(db, pruned, params![before.ms()])
 }
 
 /// Removes the rows of what is doomed and still archived. Returns the groups whose files are to follow.
@@ -334,6 +367,7 @@ impl Upkeep {
         let scope = Scope { space: doomed.space, ..scope.clone() };
         tombstone::add(&directory, &doomed.session_id, doomed.known_by())
             .map_err(|error| file_error(&directory.tombstones(), &error))?;
+        self.traces.note();
         let groups = self.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)))?;
         let groups = groups.ok_or_else(super::error::busy)?;
         let mut mirrored = Vec::new();
@@ -348,16 +382,25 @@ impl Upkeep {
         Ok(Some(doomed.count()))
     }
 
+    /// Removes up to `limit` segments that were deleted before that time. Returns how many went.
+    pub(crate) fn remove_segments(
+        &mut self,
+        before: Timestamp,
+        limit: usize,
+        is_grace_cut: bool,
+        at: Timestamp,
+    ) -> DbResult<usize> {
+        let removed = self.in_turn(|db| segment::purge(db, before, limit, is_grace_cut, at))?.unwrap_or(0);
+        if removed > 0 {
+            self.traces.note();
+        }
+        Ok(removed)
+    }
+
     /// Removes all that was archived before that time, until it `is_over`; and what a removal that broke off left in backups.
     pub(crate) fn remove_expired(&mut self, before: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         let (scope, now) = (Scope::local("maintenance"), self.clock.now());
-        let mut is_any_removed = false;
-        while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {
-            is_any_removed = true;
-        }
-        if is_any_removed {
-            self.in_turn(forget_words)?;
-        }
+        while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
         let _turn = mirror::take_turn(&self.directory)?;
         let removed =
             tombstone::read_all(&self.directory).map_err(|error| file_error(&self.directory.tombstones(), &error))?;

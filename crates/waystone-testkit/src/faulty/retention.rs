@@ -6,7 +6,7 @@ use waystone_core::api::{BackedUp, Checkpoint, Cleaned, Session};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::retention::Selection;
-use waystone_core::store::{RetentionStore, Scope};
+use waystone_core::store::{Purged, RetentionStore, Scope};
 
 use super::FaultyStore;
 
@@ -26,13 +26,14 @@ impl RetentionStore for FaultyStore {
         Ok(restored)
     }
 
-    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<()> {
+    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Purged> {
         self.step()?;
-        self.inner.purge_checkpoint(scope, id, at).await?;
-        self.step()
+        let purged = self.inner.purge_checkpoint(scope, id, at).await?;
+        self.step()?;
+        Ok(purged)
     }
 
-    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64> {
+    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Purged> {
         self.step()?;
         let removed = self.inner.purge_session(scope, id, at).await?;
         self.step()?;

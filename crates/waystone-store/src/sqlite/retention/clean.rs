@@ -56,6 +56,10 @@ fn select(db: &Connection, scope: &Scope, id: &SessionId, selection: &Selection)
     };
     if selection.is_of_sessions() {
         let is_idle = session.last_accessed_at < selection.idle_since;
+        // The messages of a conversation go with it.
+        cleaned.size_bytes += db
+            .prepare_cached("SELECT coalesce(sum(size_bytes), 0) FROM segment WHERE conversation = ?1")?
+            .query_row(params![row.key], |row| row.get::<_, u64>(0))?;
         return Ok(is_idle.then_some(Selected {
             session: row.key,
             project: row.project,

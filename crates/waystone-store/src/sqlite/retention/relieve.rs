@@ -11,12 +11,11 @@ use waystone_core::id::SessionId;
 use waystone_core::retention::Selection;
 use waystone_core::store::Scope;
 
-use super::{Archived, clean};
+use super::{Archived, clean, find_oldest_at, forget_words};
 use crate::platform::{create_private_file, disk_bytes, free_bytes};
-use crate::sqlite::connection::BUSY_MAX;
 use crate::sqlite::error::{DbResult, unreadable};
-use crate::sqlite::maintenance::{Upkeep, WAIT_MAX, checkpoint};
-use crate::sqlite::{segment, session};
+use crate::sqlite::maintenance::{Upkeep, WAIT_MAX};
+use crate::sqlite::session;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 /// So many segments go at once.
@@ -43,7 +42,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Removes what was deleted, oldest first, and then sessions that were not used for longest, when the store is nearly full.
+    /// Removes what was deleted, oldest first, and then sessions that were not used for longest, when the store is nearly full, until it is
+    /// less so or nothing is left that may go: segments and contexts of views count too, and stay.
     pub(crate) fn relieve(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         let percent =
             |percent: u64, max: u64| u64::try_from(u128::from(max) * u128::from(percent) / 100).unwrap_or(max);
@@ -54,15 +54,6 @@ impl Upkeep {
         }
         let (target, now) = (percent(Limits::RELIEVED_TO_PERCENT, max), self.clock.now());
         while !is_over() && self.used()? > target && self.remove_archived(now)? {}
-        // What is used is not taken when that would not suffice: segments and contexts of views count too, and stay.
-        let idle: u64 = self.db()?.query_row(
-            "SELECT coalesce(sum(size_bytes), 0) FROM session WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1",
-            params![now.ms() - HOUR_MS],
-            |row| row.get(0),
-        )?;
-        if self.used()?.saturating_sub(idle) > target || !self.is_time_believed()? {
-            return Ok(());
-        }
         while !is_over() && self.used()? > target && self.remove_idle(now)? {}
         Ok(())
     }
@@ -80,32 +71,41 @@ impl Upkeep {
         Ok(self.db()?.query_row("SELECT sum(size_bytes) FROM space", [], |row| row.get(0))?)
     }
 
-    /// Removes some of what was deleted, before its grace is over. False when there is nothing.
+    /// Removes what was deleted first, before its grace is over. False when there is nothing.
     fn remove_archived(&mut self, now: Timestamp) -> DbResult<bool> {
-        let (scope, any) = (Scope::local("maintenance"), Timestamp::from_ms(i64::MAX));
-        if let Some(checkpoints) = self.remove(&scope, Archived::Oldest(any), true, now)? {
-            tracing::warn!(checkpoints, "deleted checkpoints are removed before their grace is over, to make room");
-            return Ok(true);
-        }
-        let segments = self.in_turn(|db| segment::purge(db, any, SEGMENTS, now))?.unwrap_or(0);
+        let oldest = find_oldest_at(self.db()?)?;
+        let before = oldest.unwrap_or(Timestamp::from_ms(i64::MAX));
+        let segments = self.remove_segments(before, SEGMENTS, true, now)?;
         if segments > 0 {
             tracing::warn!(segments, "deleted segments are removed before their grace is over, to make room");
+            return Ok(true);
         }
-        Ok(segments > 0)
+        let Some(oldest) = oldest else { return Ok(false) };
+        let only = Archived::Oldest(Timestamp::from_ms(oldest.ms() + 1));
+        let removed = self.remove(&Scope::local("maintenance"), only, true, now)?;
+        if let Some(checkpoints) = removed {
+            tracing::warn!(checkpoints, "deleted checkpoints are removed before their grace is over, to make room");
+        }
+        Ok(removed.is_some())
     }
 
-    /// Deletes and removes the session that was not used for longest, if it was not saved in the last hour. False when there is none.
+    /// Deletes and removes the session that was not used for longest, with its messages if it is a conversation, unless something was saved in it in
+    /// the last hour. False when there is none, or the clock may be wrong.
     fn remove_idle(&mut self, now: Timestamp) -> DbResult<bool> {
         let found: Option<(i64, String)> = self
             .db()?
             .prepare_cached(
                 "SELECT space, id FROM session AS s WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1
                      AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key AND created_at_ms >= ?1)
+                     AND NOT EXISTS (SELECT 1 FROM segment WHERE conversation = s.key AND created_at_ms >= ?1)
                  ORDER BY last_accessed_at_ms LIMIT 1",
             )?
             .query_row(params![now.ms() - HOUR_MS], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((space, id)) = found else { return Ok(false) };
+        if !self.is_time_believed()? {
+            return Ok(false);
+        }
         let scope = Scope { space, ..Scope::local("maintenance") };
         let session: SessionId = id.parse().map_err(|error| unreadable("a session's id", error))?;
         let is_archived = self.in_turn(|db| {
@@ -137,32 +137,42 @@ impl Upkeep {
     fn free(&mut self, needed: u64) -> DbResult<()> {
         self.fold_log()?;
         self.expire()?;
-        let now = self.clock.now();
+        let (now, mut is_any_removed) = (self.clock.now(), false);
         while self.free_bytes()? < needed && self.remove_archived(now)? {
+            is_any_removed = true;
             self.fold_log()?;
         }
-        Ok(())
+        match is_any_removed {
+            true => self.forget_with_room(needed),
+            false => Ok(()),
+        }
     }
 
     /// Gives the room of the log back. Readers that hold it are not waited for as long as a writer may wait.
     fn fold_log(&mut self) -> DbResult<()> {
-        self.locked(|db| {
-            db.busy_timeout(WAIT_MAX)?;
-            let folded = checkpoint(db, "TRUNCATE");
-            db.busy_timeout(BUSY_MAX)?;
-            folded
-        })?;
-        Ok(())
+        Ok(self.cut_log(WAIT_MAX).map(drop)?)
+    }
+
+    /// Overwrites words and pages of what was removed, if there is more room than is needed: that takes some itself.
+    fn forget_with_room(&mut self, needed: u64) -> DbResult<()> {
+        let inside = self.inside_bytes()?;
+        if free_bytes(self.directory.root()).unwrap_or(0) < needed.saturating_add(2 * inside) {
+            tracing::warn!("what was removed from a full disk is overwritten with the next that is removed");
+            return Ok(());
+        }
+        self.in_turn(forget_words)?;
+        self.fold_log()
     }
 
     /// What can be written: on the disk, and inside of the database, where it is written first.
     fn free_bytes(&mut self) -> DbResult<u64> {
-        let inside: u64 = self.db()?.query_row(
-            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size",
-            [],
-            |row| row.get(0),
-        )?;
+        let inside = self.inside_bytes()?;
         Ok(free_bytes(self.directory.root()).unwrap_or(u64::MAX).saturating_add(inside))
+    }
+
+    fn inside_bytes(&mut self) -> DbResult<u64> {
+        let sql = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size";
+        Ok(self.db()?.query_row(sql, [], |row| row.get(0))?)
     }
 
     fn reserve_bytes(&self) -> u64 {

@@ -9,13 +9,13 @@ use waystone_core::api::{BackedUp, Checkpoint, Cleaned, Session};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::retention::Selection;
-use waystone_core::store::{RetentionStore, Scope};
+use waystone_core::store::{Purged, RetentionStore, Scope};
 use waystone_core::{Error, Result};
 
-use super::{Archived, clean, forget_words};
+use super::{Archived, clean};
 use crate::mirror::tombstone;
 use crate::sqlite::backup::Copy;
-use crate::sqlite::error::{DbResult, busy, file_error};
+use crate::sqlite::error::{DbResult, file_error};
 use crate::sqlite::maintenance::Upkeep;
 use crate::sqlite::{Sqlite, checkpoint, session};
 
@@ -78,26 +78,25 @@ impl RetentionStore for Sqlite {
         self.bring_back(id.clone(), ids, move |db| session::restore(db, &scope, &session, at)).await
     }
 
-    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<()> {
+    async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Purged> {
         let (scope, id) = (scope.clone(), id.clone());
         let purge = move |upkeep: &mut Upkeep| {
             let removed = upkeep.remove(&scope, Archived::Checkpoint(&scope, id.as_str()), false, at)?;
-            removed.ok_or(Error::CheckpointNotFound(id))?;
-            upkeep.in_turn(forget_words)?.ok_or_else(busy)
+            let checkpoints = removed.ok_or(Error::CheckpointNotFound(id))?;
+            Ok(Purged { checkpoints, is_in_log: !upkeep.wipe_now()? })
         };
         self.keep_house(purge).await
     }
 
-    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<u64> {
+    async fn purge_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Purged> {
         let (scope, id) = (scope.clone(), id.clone());
         let purge = move |upkeep: &mut Upkeep| {
             let mut removed = None;
             while let Some(count) = upkeep.remove(&scope, Archived::Session(&scope, id.as_str()), false, at)? {
                 removed = Some(removed.unwrap_or(0) + count);
             }
-            let removed = removed.ok_or(Error::SessionNotFound(id))?;
-            upkeep.in_turn(forget_words)?.ok_or_else(busy)?;
-            Ok(removed)
+            let checkpoints = removed.ok_or(Error::SessionNotFound(id))?;
+            Ok(Purged { checkpoints, is_in_log: !upkeep.wipe_now()? })
         };
         self.keep_house(purge).await
     }

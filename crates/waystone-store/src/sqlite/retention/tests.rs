@@ -1,5 +1,6 @@
 mod copies;
 mod room;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -143,7 +144,6 @@ async fn a_session_that_is_removed_leaves_nothing_and_its_id_can_be_used_again()
     }
     h.check_invariants().await;
     h.restart_mirrored().await;
-    audit::open(h.data_dir()).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert!(is_anywhere(h.data_dir(), "stays keeps 1"), "the search finds what is there");
     assert!(!is_anywhere(h.data_dir(), "gone keeps"), "not in the database, its log or a file");
     assert!(!is_anywhere(h.data_dir(), "codename bluebird"));
@@ -178,7 +178,6 @@ async fn what_depends_on_a_removed_checkpoint_is_packed_anew() {
     };
     check(&h).await;
     h.restart_mirrored().await;
-    audit::open(h.data_dir()).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert!(is_anywhere(h.data_dir(), "s keeps 5") && !is_anywhere(h.data_dir(), "s keeps 3"));
     rebuild(&mut h).await;
     check(&h).await;

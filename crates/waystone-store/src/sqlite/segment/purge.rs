@@ -10,6 +10,7 @@ use super::kind_of;
 use super::put::IDS_TOLD_MAX;
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish};
+use crate::sqlite::retention::overwriting;
 use crate::sqlite::usage::{Counted, Sums};
 
 struct Old {
@@ -22,17 +23,34 @@ struct Old {
     size_bytes: i64,
 }
 
-/// Removes up to `limit` segments that were deleted before that time, unless a snapshot still has them. Returns how many there were.
-pub(crate) fn purge(db: &Connection, before: Timestamp, limit: usize, at: Timestamp) -> DbResult<usize> {
-    // A snapshot whose making was undone keeps nothing any more.
-    db.prepare_cached("DELETE FROM snapshot WHERE archived_at_ms < ?1")?.execute(params![before.ms()])?;
+/// Removes up to `limit` segments that were deleted before that time, the oldest first, unless a snapshot still has them. Pages that become free
+/// are overwritten; words in the index are for the caller to forget. Returns how many there were.
+pub(crate) fn purge(
+    db: &Connection,
+    before: Timestamp,
+    limit: usize,
+    is_grace_cut: bool,
+    at: Timestamp,
+) -> DbResult<usize> {
+    overwriting(db, || {
+        // A snapshot whose making was undone keeps nothing any more.
+        db.prepare_cached("DELETE FROM snapshot WHERE archived_at_ms < ?1")?.execute(params![before.ms()])?;
+        let old = list_old(db, before, limit)?;
+        tell(db, &old, is_grace_cut, at)?;
+        remove(db, &old)?;
+        Ok(old.len())
+    })
+}
+
+/// Those of a project stand together.
+fn list_old(db: &Connection, before: Timestamp, limit: usize) -> DbResult<Vec<Old>> {
     let mut statement = db.prepare_cached(
         "SELECT s.key, s.space, p.key, p.id, s.id, s.size_bytes, s.task, s.type, s.tokens, s.pinned
          FROM segment AS s JOIN project AS p ON p.key = s.project
          WHERE s.archived_at_ms < ?1 AND s.archived_at_ms IS NOT NULL
              AND NOT EXISTS (SELECT 1 FROM snapshot_segment WHERE segment = s.key)
              AND NOT EXISTS (SELECT 1 FROM message WHERE segment = s.key)
-         ORDER BY p.key LIMIT ?2",
+         ORDER BY s.archived_at_ms LIMIT ?2",
     )?;
     let (mut rows, mut old) = (statement.query(params![before.ms(), limit])?, Vec::new());
     while let Some(row) = rows.next()? {
@@ -49,23 +67,35 @@ pub(crate) fn purge(db: &Connection, before: Timestamp, limit: usize, at: Timest
             counted,
         });
     }
-    let mut sums = Sums::default();
-    for of_project in old.chunk_by(|a, b| (a.space, &a.project) == (b.space, &b.project)) {
+    old.sort_by_key(|segment| segment.project_key);
+    Ok(old)
+}
+
+/// One operation for each project.
+fn tell(db: &Connection, old: &[Old], is_grace_cut: bool, at: Timestamp) -> DbResult<()> {
+    for of_project in old.chunk_by(|a, b| a.project_key == b.project_key) {
         let (space, project) = (of_project[0].space, of_project[0].project.as_str());
         let ids: Vec<&str> = of_project.iter().map(|segment| segment.id.as_str()).collect();
         let scope = Scope { space, ..Scope::local("maintenance") };
         let told = &ids[..ids.len().min(IDS_TOLD_MAX)];
-        let payload = json!({ "project_id": project, "segments": ids.len(), "segment_ids": told });
+        let mut payload = json!({ "project_id": project, "segments": ids.len(), "segment_ids": told });
+        if is_grace_cut {
+            payload["graceCut"] = true.into();
+        }
         let operation = Operation { at, kind: "segment.purged", project, subject: Vec::new(), payload };
         append_and_publish(db, &scope, &operation)?;
     }
-    for segment in &old {
+    Ok(())
+}
+
+fn remove(db: &Connection, old: &[Old]) -> DbResult<()> {
+    let mut sums = Sums::default();
+    for segment in old {
         sums.remove(segment.project_key, &segment.counted);
         db.prepare_cached("DELETE FROM segment_word WHERE rowid = ?1")?.execute(params![segment.key])?;
         db.prepare_cached("DELETE FROM segment WHERE key = ?1")?.execute(params![segment.key])?;
         db.prepare_cached("UPDATE space SET size_bytes = size_bytes - ?2 WHERE space = ?1")?
             .execute(params![segment.space, segment.size_bytes])?;
     }
-    sums.write(db)?;
-    Ok(old.len())
+    sums.write(db)
 }

@@ -11,6 +11,116 @@ pub(super) async fn fill(h: &Harness, sessions: std::ops::Range<u64>) {
     }
 }
 
+/// Puts a text into the project. Returns the id of its segment.
+pub(super) async fn put(h: &Harness, text: &str) -> String {
+    let request = serde_json::from_value(json!({ "text": text })).unwrap();
+    let put = h.engine.put_segments(&h.scope, request).await.unwrap();
+    put.segment_ids[0].to_string()
+}
+
+pub(super) async fn delete_segment(h: &Harness, id: &str) {
+    let request = json!({ "project_id": "project", "segment_ids": [id], "action": "delete", "confirm": true });
+    h.engine.prune_segments(&h.scope, serde_json::from_value(request).unwrap()).await.unwrap();
+}
+
+/// A conversation of these messages.
+pub(super) async fn converse(h: &Harness, messages: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let context = h.engine.create_context(&h.scope, serde_json::from_value(json!({})).unwrap()).await.unwrap().id;
+    for message in messages {
+        let segment = put(h, message.as_ref()).await;
+        let sql = "UPDATE segment SET conversation = (SELECT key FROM session WHERE id = ?1) WHERE id = ?2";
+        audit::open(h.data_dir()).execute(sql, [context.as_str(), &segment]).unwrap();
+    }
+    context.to_string()
+}
+
+/// Texts of some bytes each, no two of them the same.
+fn texts(seeds: std::ops::Range<u64>) -> impl Iterator<Item = String> {
+    seeds.map(|seed| Random::new(seed).text(20_000))
+}
+
+async fn used(h: &Harness) -> u64 {
+    h.engine.status(&h.scope).await.unwrap().total_size_bytes
+}
+
+#[tokio::test]
+async fn conversations_that_no_one_uses_make_room_with_their_messages_the_oldest_first() {
+    let h = Harness::with_limits(Limits { total_bytes_max: 200_000, ..Limits::default() });
+    let mut keeper = upkeep(&h);
+    keeper.purge(&|| false).unwrap();
+    let mut conversations = Vec::new();
+    for n in 0..3 {
+        conversations.push(converse(&h, texts(3 * n..3 * n + 3)).await);
+        h.clock.advance_ms(HOUR_MS / 2);
+    }
+    conversations.push(converse(&h, texts(9..10)).await);
+    assert!(used(&h).await > 190_000);
+    h.clock.advance_ms(HOUR_MS / 4);
+    keeper.relieve(&|| false).unwrap();
+    let left = sessions(&h, false).await;
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(!left.contains(&conversations[0]));
+    assert!((100_000..150_000).contains(&used(&h).await));
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn a_cleanup_counts_the_messages_of_conversations() {
+    let h = Harness::new();
+    let first = converse(&h, texts(0..3)).await;
+    h.clock.advance_ms(31 * DAY_MS);
+    let would = clean(&h, json!({ "dryRun": true })).await;
+    assert_eq!((would.cleaned[0].session_id.as_str(), would.sessions), (first.as_str(), 1));
+    assert_eq!(would.size_bytes, used(&h).await);
+}
+
+#[tokio::test]
+async fn what_can_go_goes_though_it_does_not_suffice() {
+    let h = Harness::with_limits(Limits { total_bytes_max: 200_000, ..Limits::default() });
+    let mut keeper = upkeep(&h);
+    keeper.purge(&|| false).unwrap();
+    for text in texts(0..9) {
+        put(&h, &text).await;
+    }
+    save_all(&h, "idle", 0..3).await;
+    h.clock.advance_ms(2 * HOUR_MS);
+    save_all(&h, "saved", 0..3).await;
+    assert!(used(&h).await > 180_000);
+    keeper.relieve(&|| false).unwrap();
+    assert_eq!((sessions(&h, false).await, sessions(&h, true).await), (vec!["saved".to_owned()], vec![]));
+    assert!(used(&h).await > 180_000, "segments stay");
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_first_goes_first_whatever_it_is() {
+    let h = Harness::new();
+    let segments = [put(&h, "the first text").await, put(&h, "the second text").await];
+    save_all(&h, "pruned", 0..33).await;
+    save_all(&h, "session", 0..2).await;
+    let checkpoints = save_all(&h, "parts", 0..3).await;
+    let pass = || h.clock.advance_ms(1000);
+    delete_segment(&h, &segments[0]).await;
+    pass();
+    h.engine.delete_checkpoint(&h.scope, &checkpoints[0], Deletion::default()).await.unwrap();
+    pass();
+    clean(&h, json!({ "keepLast": 0, "olderThan": "0s", "sessionId": "pruned" })).await;
+    pass();
+    h.engine.delete_session(&h.scope, &id("session"), Deletion::default()).await.unwrap();
+    pass();
+    delete_segment(&h, &segments[1]).await;
+    pass();
+    h.engine.delete_checkpoint(&h.scope, &checkpoints[1], Deletion::default()).await.unwrap();
+    upkeep(&h).free_disk(u64::MAX).unwrap();
+    let db = audit::open(h.data_dir());
+    let sql = "SELECT coalesce(payload ->> '$.sessionId', payload ->> '$.segment_ids[0]') FROM operation
+               WHERE kind LIKE '%.purged' ORDER BY seq";
+    let mut statement = db.prepare(sql).unwrap();
+    let gone: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(gone, [&segments[0], "parts", "pruned", "session", &segments[1], "parts"]);
+    h.check_invariants().await;
+}
+
 #[tokio::test]
 async fn a_store_that_is_nearly_full_gives_up_what_was_deleted_and_then_what_was_not_used_for_longest() {
     let first = Harness::new();
