@@ -4,6 +4,7 @@
 pub mod corrupt;
 pub mod errno;
 pub mod full;
+mod house;
 pub mod import;
 pub mod key;
 pub mod kill;

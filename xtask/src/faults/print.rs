@@ -11,6 +11,9 @@ use crate::say;
 
 pub(super) fn print(report: &Report) -> anyhow::Result<()> {
     say(format_args!("kills                   {}", report.kills));
+    if report.rounds_of_house > 0 {
+        say(format_args!("house kept beside       {}", report.rounds_of_house));
+    }
     say(format_args!("acknowledged            {}", report.acknowledged));
     say(format_args!("acknowledged, lost      {}", report.lost.len()));
     say(format_args!("visible, half-written   {}", report.torn.len()));

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::contexts::{Random, numbered};
+use crate::fault::house;
 use crate::harness::make_private;
 use crate::process::{McpProcess, command, outcome};
 use crate::shim::{self, Call};
@@ -37,9 +38,11 @@ pub struct Report {
     /// Those that met a process that was writing a mirror file.
     pub kills_at_end: u32,
     pub acknowledged: usize,
+    /// How often house was kept beside them.
+    pub rounds_of_house: u32,
     /// Acknowledged, but gone or different.
     pub lost: Vec<String>,
-    /// There, but not a context that anyone sent.
+    /// There, but not a context that anyone sent; or what went wrong in keeping house.
     pub torn: Vec<String>,
     /// From the start of a process to its first answer.
     pub starts: Vec<Duration>,
@@ -47,19 +50,23 @@ pub struct Report {
 
 /// Runs the whole plan.
 pub fn run(plan: &Plan) -> io::Result<Report> {
-    let kills = AtomicU32::new(0);
+    let (kills, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
     let mut report = Report::default();
     let mut acknowledged = Vec::new();
     std::thread::scope(|scope| {
         let kills = &kills;
         let writers: Vec<_> =
             (0..plan.writers).map(|writer| scope.spawn(move || write_and_die(plan, writer, kills))).collect();
+        let keeper = scope.spawn(|| house::keep(&plan.binary.with_file_name("waystone"), &plan.data_dir, &is_over));
         for writer in writers {
             let (saved, of_one) = writer.join().unwrap()?;
             acknowledged.extend(saved);
             report.starts.extend(of_one.starts);
             report.kills_at_end += of_one.kills_at_end;
         }
+        is_over.store(true, Ordering::SeqCst);
+        let house = keeper.join().unwrap()?;
+        (report.rounds_of_house, report.torn) = (house.rounds, house.wrong);
         Ok::<_, io::Error>(())
     })?;
     report.kills = kills.load(Ordering::SeqCst);
