@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Engine;
 use super::checkpoint::parse_context;
+use super::secret::cover_text;
 use crate::api::{
     Class, ListSessions, LoadCheckpoint, NextCall, Origin, Preview, ResumeSessions, Resumed, ResumedSession,
 };
@@ -91,6 +92,12 @@ impl Engine {
             checkpoint_name: found.newest_name.clone(),
             ..Preview::default()
         };
+        if let Some(cover) = self.secrets.shown() {
+            let said = preview.name.iter_mut().chain(&mut preview.tags).chain(&mut preview.checkpoint_name);
+            said.for_each(|text| {
+                cover_text(cover, text);
+            });
+        }
         if found.newest_bytes <= PREVIEW_BYTES_MAX {
             let request = LoadCheckpoint { checkpoint_id: Some(found.newest.clone()), ..LoadCheckpoint::default() };
             match self.read_checkpoint(scope, request).await {

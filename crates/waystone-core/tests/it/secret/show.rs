@@ -47,6 +47,24 @@ async fn views_leave_secrets_out_and_loads_and_handles_do_not() {
     assert!(!json!(resumed).to_string().contains(&token), "{resumed:?}");
 }
 
+#[tokio::test]
+async fn previews_of_sessions_show_no_secret_in_a_name_or_a_tag() {
+    let token = secret_of("github-token");
+    for (policy, shown) in [(Warn, token.as_str()), (Redact, "[redacted:github-token]")] {
+        let h = harness(policy);
+        let metadata = json!({ "name": format!("with {token}") });
+        h.try_save(json!({ "sessionId": "s", "context": { "n": 1 }, "metadata": metadata })).await.unwrap();
+        let named = json!({ "name": format!("about {token}"), "tags": ["plain", token] });
+        let named = serde_json::from_value(named).unwrap();
+        h.engine.update_session(&h.scope, &"s".parse().unwrap(), named).await.unwrap();
+        let resumed = h.engine.resume_sessions(&h.scope, serde_json::from_value(json!({})).unwrap()).await.unwrap();
+        let preview = &resumed.sessions[0].preview;
+        assert_eq!(preview.checkpoint_name, Some(format!("with {shown}")));
+        assert_eq!(preview.name, Some(format!("about {shown}")));
+        assert_eq!(preview.tags, ["plain", shown]);
+    }
+}
+
 /// The context that a view was made of.
 fn handle_of(view: &View) -> String {
     let handle = view.next.as_ref().unwrap().arguments["handle"].as_str().unwrap();
