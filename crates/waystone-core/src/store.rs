@@ -349,6 +349,9 @@ pub trait Store:
 
     async fn status(&self, scope: &Scope) -> Result<Status>;
 
+    /// How much is kept, of all and of a session; which of its checkpoints are spared is not counted.
+    async fn find_used(&self, scope: &Scope, session: Option<&SessionId>) -> Result<Used>;
+
     /// Writes what was only noted and lets go of the data directory. Later calls fail.
     async fn close(&self);
 }

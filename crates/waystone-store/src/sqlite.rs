@@ -65,7 +65,8 @@ use waystone_core::histogram::{Kind, Measured};
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{
-    Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, Resumable, Scope, Store, StoredCheckpoint, Wanted,
+    Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, Resumable, Scope, Store, StoredCheckpoint, Used,
+    Wanted,
 };
 use waystone_core::{Error, Limits, Result};
 
@@ -355,8 +356,8 @@ impl Store for Sqlite {
     }
 
     async fn keep_context(&self, scope: &Scope, new: NewContext) -> Result<()> {
-        let scope = scope.clone();
-        self.writer.write(move |db| view::keep(db, &scope, &new)).await
+        let (scope, size, new) = (scope.clone(), new.packed.bytes.len() as u64, Arc::new(new));
+        self.write_with_room(size, move |db| view::keep(db, &scope, &new)).await
     }
 
     async fn find_context(&self, scope: &Scope, hash: Hash) -> Result<Option<Packed>> {
@@ -400,6 +401,11 @@ impl Store for Sqlite {
     async fn status(&self, scope: &Scope) -> Result<Status> {
         let (scope, directory) = (scope.clone(), self.directory.clone());
         self.readers.read(move |db| status::read(db, &scope, &directory)).await
+    }
+
+    async fn find_used(&self, scope: &Scope, session: Option<&SessionId>) -> Result<Used> {
+        let (scope, session) = (scope.clone(), session.cloned());
+        self.readers.read(move |db| status::find_used(db, &scope, session.as_ref())).await
     }
 
     async fn close(&self) {

@@ -298,6 +298,11 @@ impl Store for FaultyStore {
         self.inner.status(scope).await
     }
 
+    async fn find_used(&self, scope: &Scope, session: Option<&SessionId>) -> Result<Used> {
+        self.step()?;
+        self.inner.find_used(scope, session).await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

@@ -117,6 +117,7 @@ impl Engine {
         let (id, is_before) = self.store.add_conversation(scope, new).await?;
         let mut context = self.find_context(scope, &id, FindContext { message_pool: false }).await?;
         context.warnings.extend(warnings);
+        context.warnings.extend(self.nearly_full(scope, None).await);
         Ok(if is_before { as_it_began(context, config) } else { context })
     }
 

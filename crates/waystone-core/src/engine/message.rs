@@ -90,6 +90,7 @@ impl Engine {
         warnings.extend(missing(&config, |id| (self.chat.prompt)(id)));
         let (message_id, branch, state) =
             self.begin_turn(scope, id, Begin::Message { message: Box::new(message), branch, idempotency }).await?;
+        warnings.extend(self.nearly_full(scope, None).await);
         warnings.extend(self.warnings());
         Ok(AddedMessage { message_id, context_state: state, branch: branch.to_string(), warnings })
     }

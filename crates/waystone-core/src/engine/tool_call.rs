@@ -158,7 +158,8 @@ impl Engine {
             return Err(Error::Conflict(Conflict::CallAnswered(id.clone())));
         }
         let outcome = if request.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
-        let warnings = warnings.into_iter().chain(self.warnings()).collect();
+        let near = self.nearly_full(scope, None).await;
+        let warnings = warnings.into_iter().chain(near).chain(self.warnings()).collect();
         Ok(call.answered(request.result, outcome, warnings))
     }
 

@@ -162,9 +162,11 @@ impl Engine {
         let engine = self.clone();
         let made = offload_unless(false, move || engine.make_view(shortened)).await??;
         let has_no_handles = self.is_read_only && made.to_keep.is_some();
+        let mut near = Vec::new();
         if let Some(new) = made.to_keep.filter(|_| !has_no_handles) {
             let new = NewContext { at: now, total_bytes_max: self.limits.total_bytes_max, ..new };
             self.store.keep_context(scope, new).await?;
+            near = self.nearly_full(scope, None).await;
         }
         let report = &made.view.report;
         let saved = report.tokens_before.saturating_sub(report.tokens_after) * 100 / report.tokens_before.max(1);
@@ -179,7 +181,8 @@ impl Engine {
             let (count, is) = (made.covered, if made.covered == 1 { "text is" } else { "texts are" });
             format!("{count} {is} shown without possible secrets; context_expand and a load without maxTokens return them as they are")
         });
-        let warnings = self.warnings().into_iter().chain(unkept).chain(over).chain(covered).chain(unwritten).collect();
+        let warnings = self.warnings().into_iter().chain(unkept).chain(over).chain(covered).chain(unwritten);
+        let warnings = warnings.chain(near).collect();
         Ok(View { warnings, ..made.view })
     }
 

@@ -17,6 +17,7 @@ mod handle;
 mod mark;
 mod mirror;
 mod origin;
+mod quota;
 mod repair;
 mod resume;
 mod search;

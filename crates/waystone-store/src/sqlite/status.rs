@@ -2,10 +2,12 @@
 
 use rusqlite::{Connection, params};
 use waystone_core::api::Status;
-use waystone_core::store::Scope;
+use waystone_core::id::SessionId;
+use waystone_core::store::{Scope, Used};
 
 use super::error::DbResult;
 use super::migration::version;
+use super::session;
 use crate::directory::DataDirectory;
 use crate::lock;
 
@@ -32,4 +34,12 @@ pub(crate) fn read(db: &Connection, scope: &Scope, directory: &DataDirectory) ->
             })
         },
     )?)
+}
+
+pub(crate) fn find_used(db: &Connection, scope: &Scope, session: Option<&SessionId>) -> DbResult<Used> {
+    let total = db
+        .prepare_cached("SELECT size_bytes FROM space WHERE space = ?1")?
+        .query_row(params![scope.space], |row| row.get(0))?;
+    let session = session.map(|id| session::find_row(db, scope, id)).transpose()?.flatten();
+    Ok(Used { session: session.map_or(0, |row| row.size_bytes), total, ..Used::default() })
 }

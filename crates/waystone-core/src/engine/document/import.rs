@@ -183,6 +183,9 @@ impl Engine {
         let ImportedSession { added, known, deleted, differs, newest_before } =
             self.store.import_session(scope, new).await?;
         let mut warnings = self.warnings();
+        if added > 0 {
+            warnings.extend(self.nearly_full(scope, Some(&session)).await);
+        }
         warnings.extend(found);
         warnings.extend(
             differs.then(|| format!("session `{session}` was here; its name, tags, marks and rules stay as they are")),
@@ -208,6 +211,9 @@ impl Engine {
         let ImportedProject { added, known, deleted, snapshots_added, changed, current_kept } =
             self.store.import_project(scope, taken.new).await?;
         let mut warnings = self.warnings();
+        if changed {
+            warnings.extend(self.nearly_full(scope, None).await);
+        }
         warnings.extend(found);
         warnings.extend((deleted > 0).then(|| format!("{deleted} of its segments are deleted here and stay so")));
         warnings.extend(current_kept.map(|task| format!("task `{task}` stays the current one")));

@@ -23,8 +23,9 @@ use crate::sqlite::{Sqlite, branch, conversation, message, session, tool_call, t
 #[async_trait]
 impl ConversationStore for Sqlite {
     async fn add_conversation(&self, scope: &Scope, new: NewConversation) -> Result<(SessionId, bool)> {
-        let (scope, clock) = (scope.clone(), Arc::clone(&self.clock));
-        self.writer.write(move |db| conversation::add(db, &scope, &*clock, &new)).await
+        let (scope, clock, new) = (scope.clone(), Arc::clone(&self.clock), Arc::new(new));
+        // How much a copy of another one takes is known only inside; without one it is little.
+        self.write_with_room(0, move |db| conversation::add(db, &scope, &*clock, &new)).await
     }
 
     async fn find_conversation(&self, scope: &Scope, id: &SessionId, with_messages: bool) -> Result<Context> {
@@ -165,10 +166,11 @@ impl ConversationStore for Sqlite {
         idempotency: Option<Idempotency>,
     ) -> Result<bool> {
         let (scope, id, call) = (scope.clone(), id.clone(), call.clone());
+        let (size, answer) = (answer.content.to_string().len() as u64, Arc::new(answer));
         let write = move |db: &rusqlite::Connection| {
             tool_call::answer(db, &scope, &id, &call, &answer, at, idempotency.as_ref())
         };
-        self.writer.write(write).await
+        self.write_with_room(size, write).await
     }
 
     async fn list_expired_calls(&self, scope: &Scope, at: Timestamp) -> Result<Vec<SessionId>> {

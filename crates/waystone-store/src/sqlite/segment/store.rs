@@ -32,7 +32,10 @@ impl SegmentStore for Sqlite {
 
     async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
         let scope = scope.clone();
-        self.write_with_room(0, move |db| segment::put(db, &scope, &new)).await
+        // Those that are believed to be known add nothing.
+        let added = new.segments.iter().filter(|segment| segment.tokens.is_some());
+        let size = added.map(|segment| segment.text.len() as u64).sum();
+        self.write_with_room(size, move |db| segment::put(db, &scope, &new)).await
     }
 
     async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
