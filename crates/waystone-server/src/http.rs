@@ -27,6 +27,7 @@ mod route;
 mod search;
 mod segment;
 mod session;
+mod spool;
 mod stash;
 mod stats;
 mod status;

@@ -1,7 +1,5 @@
 //! What handlers take, with our errors: ids in paths, query strings, JSON bodies.
 
-use std::fs::File;
-use std::io::{Seek, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,6 +18,7 @@ use waystone_core::{Error, json};
 
 use super::Http;
 use super::reply::HttpError;
+use super::spool::Spool;
 use crate::request::{name_field, request_from};
 use crate::room::{Taken, shrink};
 
@@ -256,12 +255,12 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
     Ok((body, taken))
 }
 
-/// A JSON body of up to `bytes_max`, in a file that has no name and goes when it is closed.
-pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result<File, HttpError> {
+/// A JSON body of up to `bytes_max`, in a file that only this process can read, and only until it has.
+pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result<Spool, HttpError> {
     const HELD_BYTES: usize = 1024 * 1024;
     let announced = stream.size_hint().exact().unwrap_or_default();
     let unwritten = |error: std::io::Error| Error::broken(format!("the body cannot be kept: {error}"));
-    let mut file = tempfile::tempfile().map_err(unwritten)?;
+    let mut spool = Spool::new().map_err(unwritten)?;
     let (mut held, mut length) = (Vec::new(), 0);
     let mut due = Instant::now() + PROGRESS_TIME;
     loop {
@@ -279,8 +278,8 @@ pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result
         }
         if is_end || held.len() >= HELD_BYTES {
             let full = std::mem::take(&mut held);
-            let write = move || file.write_all(&full).map(|()| file);
-            file = offload(usize::MAX, write).await?.map_err(unwritten)?;
+            let write = move || spool.append(full).map(|()| spool);
+            spool = offload(usize::MAX, write).await?.map_err(unwritten)?;
         }
         if is_end || length > DRAIN_BYTES_MAX.max(bytes_max) {
             break;
@@ -289,8 +288,8 @@ pub(super) async fn read_to_file(mut stream: HttpBody, bytes_max: u64) -> Result
     if length > bytes_max {
         return Err(HttpError(Error::PayloadTooLarge { what: IMPORTED, actual: length, max: bytes_max }));
     }
-    file.rewind().map_err(unwritten)?;
-    Ok(file)
+    spool.rewind().map_err(unwritten)?;
+    Ok(spool)
 }
 
 /// The next part of a body, if it comes in time: others may be waiting for room.

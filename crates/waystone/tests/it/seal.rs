@@ -1,5 +1,8 @@
 //! Sealed data directories: what is in their files, and who gets it out.
 
+#[cfg(target_os = "linux")]
+mod upload;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
