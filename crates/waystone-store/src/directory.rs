@@ -17,11 +17,13 @@ pub(crate) const DATABASE: &str = "waystone.db";
 pub(crate) const CONTEXTS: &str = "contexts";
 
 const LOGS: &str = "logs";
+/// The folder of system prompts, which a person writes.
+const PROMPTS: &str = "prompts";
 /// Where it stands what was removed for good.
 pub(crate) const TOMBSTONES: &str = "contexts/.deleted";
 
 /// What is ours in a data directory, where it is there.
-const OURS: [&str; 21] = [
+const OURS: [&str; 22] = [
     DATABASE,
     "waystone.db-wal",
     "waystone.db-shm",
@@ -43,6 +45,7 @@ const OURS: [&str; 21] = [
     "run",
     "damaged",
     "rebuild",
+    PROMPTS,
 ];
 
 /// A directory that is ours, private and local, and the keys of what is sealed in it.
@@ -244,6 +247,16 @@ pub fn make_exports(root: &Path) -> io::Result<PathBuf> {
     let folder = root.join("exports");
     platform::create_private_dir(&folder)?;
     Ok(folder)
+}
+
+/// Opens a system prompt of a data directory. It is a file in its own folder: neither of them may be a link to elsewhere.
+pub fn open_prompt(root: &Path, id: &str) -> io::Result<File> {
+    let folder = root.join(PROMPTS);
+    let metadata = folder.symlink_metadata()?;
+    match metadata.is_dir() {
+        true => platform::open_file(&folder.join(format!("{id}.md"))),
+        false => Err(platform::planted(metadata.file_type(), "a directory")),
+    }
 }
 
 /// A log over this size is set aside, and the one set aside before is replaced.

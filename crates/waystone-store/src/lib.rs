@@ -17,7 +17,7 @@ mod sqlite;
 
 use std::path::{Path, PathBuf};
 
-pub use directory::{make_exports, open_log};
+pub use directory::{make_exports, open_log, open_prompt};
 pub use key::{Rekeyed, encrypt_store, rotate_key};
 pub use mirror::file_name;
 pub use repair::{Repaired, repair, restore_from};

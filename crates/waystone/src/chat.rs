@@ -1,5 +1,6 @@
 //! What conversations and summaries have of the world around: models, system prompts in files, projects of folders.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use waystone_connect::workspace::Bounds;
 use waystone_connect::{AllTools, Providers};
 use waystone_core::id::WorkflowId;
 use waystone_core::{Chat, Summaries};
+use waystone_store::open_prompt;
 
 use crate::settings::{Settings, project_at};
 
@@ -16,12 +18,12 @@ const PROMPT_BYTES_MAX: u64 = 256 * 1024;
 /// `bounds` are those of tools that work in a folder.
 pub(crate) fn chat(settings: &Settings, mut bounds: Bounds) -> Chat {
     bounds.private.extend(settings.values["keyFile"].as_str().map(PathBuf::from));
-    let prompts = settings.data_dir.join("prompts");
+    let root = settings.data_dir.clone();
     let is_project_given = settings.origins.contains_key("project");
     Chat {
         model: Arc::new(Providers::new(settings.providers())),
         model_id: settings.text("model").to_owned(),
-        prompt: Arc::new(move |id| read_prompt(&prompts, id)),
+        prompt: Arc::new(move |id| read_prompt(&root, id)),
         project_of: Arc::new(move |path| project_at(Path::new(path)).filter(|_| !is_project_given)),
         tools: Arc::new(AllTools { servers: settings.servers(), bounds }),
         policy: settings.tool_policy(),
@@ -39,15 +41,13 @@ pub(crate) fn summaries(settings: &Settings) -> Summaries {
     }
 }
 
-fn read_prompt(folder: &Path, id: &str) -> Option<String> {
+fn read_prompt(root: &Path, id: &str) -> Option<String> {
     // An id is no path.
     id.parse::<WorkflowId>().ok()?;
-    let path: PathBuf = folder.join(format!("{id}.md"));
-    let metadata = path.symlink_metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > PROMPT_BYTES_MAX {
-        return None;
-    }
-    std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned()).filter(|text| !text.is_empty())
+    let (file, mut text) = (open_prompt(root, id).ok()?, String::new());
+    let length = file.take(PROMPT_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    let text = text.trim_end();
+    (length as u64 <= PROMPT_BYTES_MAX && !text.is_empty()).then(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -63,10 +63,15 @@ mod tests {
         std::fs::write(prompts.join("empty.md"), "\n").unwrap();
         std::fs::write(folder.path().join("secret.md"), "no").unwrap();
         std::os::unix::fs::symlink(folder.path().join("secret.md"), prompts.join("link.md")).unwrap();
-        let check = |id: &str, found: Option<&str>| assert_eq!(read_prompt(&prompts, id).as_deref(), found, "{id}");
+        std::fs::write(prompts.join("long.md"), "x".repeat(256 * 1024 + 1)).unwrap();
+        let read = |id: &str| read_prompt(folder.path(), id);
+        let check = |id: &str, found: Option<&str>| assert_eq!(read(id).as_deref(), found, "{id}");
         check("custom", Some("Be brief."));
-        for id in ["empty", "link", "missing", "../secret", "a/b", ""] {
+        for id in ["empty", "link", "long", "missing", "../secret", "a/b", ""] {
             check(id, None);
         }
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&prompts, other.path().join("prompts")).unwrap();
+        assert_eq!(read_prompt(other.path(), "custom"), None, "the folder is a link");
     }
 }

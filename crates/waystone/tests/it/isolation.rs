@@ -143,7 +143,7 @@ fn what_was_planted_in_the_data_directory_is_refused_and_left_alone() {
         "config.json",
         "rebuilt.db",
     ];
-    let folders = ["contexts", "backups", "exports", "logs", "run", "damaged", "rebuild"];
+    let folders = ["contexts", "backups", "exports", "logs", "run", "damaged", "rebuild", "prompts"];
     for name in files.iter().chain(&folders) {
         let directory = private_dir();
         let (data, victim) = (directory.path().join("data"), directory.path().join("victim"));
