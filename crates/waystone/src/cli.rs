@@ -45,6 +45,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 use waystone_store::{MasterKey, Root, find_key_mark, find_key_mark_of_backup};
 
+use self::hint::in_commands;
 use crate::settings::{Flags, Settings};
 pub(crate) use failure::{Failure, refuse, report};
 pub(crate) use help::parse;
@@ -99,7 +100,7 @@ pub(crate) enum OnStore {
     /// Talk with a model, on a terminal or with one message; what is said is kept
     #[command(after_help = chat::AFTER_HELP)]
     Chat(chat::Chat),
-    /// Look at conversations, export and delete them
+    /// Look at conversations: what was said, their branches, what fills the window; compare and merge branches, export, delete
     #[command(subcommand)]
     Context(context::Command),
     /// Show the models that conversations can name, and what each needs
@@ -109,7 +110,7 @@ pub(crate) enum OnStore {
     Task(task::Command),
     /// Take back what was done to segments and tasks
     Undo(operation::Undo),
-    /// Print the original behind a handle of a view
+    /// Print the original behind a handle, as views, windows and segments give them
     Expand(handle::Expand),
     /// Capture transcripts, run by clients as `install` sets them up
     Hook(hook::Hook),
@@ -230,7 +231,7 @@ pub(crate) async fn prepare(
 /// Tells a person something on standard error.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
-        failure::say(AnsiColor::Yellow, "warning", warning);
+        failure::say(AnsiColor::Yellow, "warning", &in_commands(warning));
     }
 }
 

@@ -15,8 +15,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, GRACE_DAYS};
 
 use super::file;
-use super::hint::in_commands;
-use super::render::{Out, bytes, confirm, fields, plain_json, short, table, time};
+use super::render::{Out, ago, bytes, confirm, fields, plain_json, short, table, time};
 use super::view::{ViewArguments, view};
 
 type Rules = Vec<ContextRule>;
@@ -189,7 +188,7 @@ pub(crate) async fn run(
                 }
                 let header = ["SESSION", "CHECKPOINT", "SAVED", "SIZE", "NAME", "TAGS", "AGENT"];
                 let first = usize::from(one_session);
-                let rows = page.checkpoints.iter().map(|checkpoint| row(checkpoint).split_off(first));
+                let rows = page.checkpoints.iter().map(|checkpoint| row(checkpoint, engine.now()).split_off(first));
                 let more = |cursor| format!("{} of {}; more: --cursor {cursor}\n", page.checkpoints.len(), page.total);
                 table(&header[first..], rows) + &page.next_cursor.as_ref().map(more).unwrap_or_default()
             })
@@ -305,11 +304,11 @@ impl Save {
     }
 }
 
-fn row(checkpoint: &Checkpoint) -> Vec<String> {
+fn row(checkpoint: &Checkpoint, now: Timestamp) -> Vec<String> {
     vec![
         checkpoint.session_id.to_string(),
         checkpoint.checkpoint_id.to_string(),
-        time(checkpoint.created_at),
+        ago(checkpoint.created_at, now),
         bytes(checkpoint.size_bytes),
         short(checkpoint.metadata.name().unwrap_or_default()),
         short(&checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),
@@ -321,12 +320,7 @@ fn row(checkpoint: &Checkpoint) -> Vec<String> {
 fn warnings(loaded: &LoadedCheckpoint) -> Vec<String> {
     let skipped = loaded.skipped.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let degraded = format!("this is not the newest checkpoint of its session: damaged are {skipped}");
-    loaded
-        .degraded
-        .then_some(degraded)
-        .into_iter()
-        .chain(loaded.warnings.iter().map(|warning| in_commands(warning)))
-        .collect()
+    loaded.degraded.then_some(degraded).into_iter().chain(loaded.warnings.iter().cloned()).collect()
 }
 
 fn state(loaded: &LoadedCheckpoint) -> String {
@@ -351,7 +345,7 @@ fn show(loaded: &LoadedCheckpoint) -> String {
         ("checkpoint", checkpoint.checkpoint_id.to_string()),
         ("session", checkpoint.session_id.to_string()),
         ("project", checkpoint.project_id.to_string()),
-        ("saved", checkpoint.created_at.to_string()),
+        ("saved", time(checkpoint.created_at)),
         ("parent", text(checkpoint.parent_checkpoint_id.as_ref())),
         ("name", text(checkpoint.metadata.name().as_ref())),
         ("tags", checkpoint.metadata.tags().collect::<Vec<_>>().join(", ")),

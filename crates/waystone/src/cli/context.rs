@@ -21,11 +21,11 @@ use waystone_core::{Engine, Error, GRACE_DAYS};
 use self::outcome::Outcomes;
 use super::document::{MARKDOWN, Target, Text};
 use super::failure::Failure;
-use super::render::{Out, confirm, count, cut, fields, line, plain_text, table, time};
+use super::render::{Out, ago, confirm, count, cut, fields, line, plain_text, table, time};
 use crate::settings::Settings;
 
-/// What is left of 80 columns beside an id and a day.
-const TITLE_CHARS_MAX: usize = 28;
+/// What is left of 80 columns beside an id and an age.
+const TITLE_CHARS_MAX: usize = 27;
 /// So much of a call is shown: three lines. An export has all of it.
 const CALL_CHARS_MAX: usize = 240;
 /// Messages are read so many at once.
@@ -200,7 +200,7 @@ pub(crate) async fn run(
             let metadata = name.map(named).transpose().map_err(Error::InvalidInput)?;
             let request = SaveContext { branch, metadata, idempotency_key: None };
             out.print(&engine.save_context(scope, &context, request).await?, |saved| {
-                format!("Saved as checkpoint {}.\n", saved.checkpoint_id)
+                format!("saved {} in session {context}\n", saved.checkpoint_id)
             })
         }
         Command::Window { context, next, branch } => {
@@ -242,7 +242,7 @@ fn list(page: &ContextPage, is_narrowed: bool, now: Timestamp) -> String {
             ),
         ]
     };
-    let header = ["CONTEXT", "USED", "BEGINS WITH"];
+    let header = ["CONTEXT", "LAST USED", "BEGINS WITH"];
     let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
     table(&header, page.contexts.iter().map(row)) + &more.unwrap_or_default()
 }
@@ -254,18 +254,6 @@ fn mark(state: ContextState) -> &'static str {
         ContextState::PermanentFailure => "[failed] ",
         ContextState::AwaitingToolApproval => "[asks you] ",
         _ => "[under way] ",
-    }
-}
-
-/// How long ago something was, in the largest unit that is whole; the day, if it was long ago.
-fn ago(at: Timestamp, now: Timestamp) -> String {
-    let minutes = now.ms().saturating_sub(at.ms()).max(0) / 60_000;
-    match (minutes, minutes / 60, minutes / 1440) {
-        (0, ..) => "now".to_owned(),
-        (minutes, 0, _) => format!("{minutes} min"),
-        (_, hours, 0) => format!("{hours} h"),
-        (.., days) if days < 30 => format!("{days} d"),
-        _ => time(at).split(' ').next().unwrap_or_default().to_owned(),
     }
 }
 
@@ -422,28 +410,4 @@ async fn delete(
             "deleted {id}; kept for at least {GRACE_DAYS} days\n`waystone session restore {id}` brings it back\n"
         ),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn how_long_ago_something_was_is_said_shortly() {
-        const MINUTE: i64 = 60_000;
-        let now = 1_800_000_000_000;
-        for (minutes, said) in [
-            (-5, "now"),
-            (0, "now"),
-            (1, "1 min"),
-            (59, "59 min"),
-            (60, "1 h"),
-            (1439, "23 h"),
-            (1440, "1 d"),
-            (43_199, "29 d"),
-        ] {
-            assert_eq!(ago(Timestamp::from_ms(now - minutes * MINUTE), Timestamp::from_ms(now)), said, "{minutes}");
-        }
-        assert_eq!(ago(Timestamp::from_ms(now - 43_200 * MINUTE), Timestamp::from_ms(now)), "2026-12-16");
-    }
 }

@@ -10,7 +10,7 @@ use super::render::{Out, plain_json, plain_text};
 
 #[derive(Debug, Args)]
 pub(crate) struct Expand {
-    /// Such as ws:checkpoint:<id>#/key, from a view; it may go deeper, as in #/messages/12/content, and `?lines=10-20` or
+    /// Such as ws:checkpoint:<id>#/key from a view, or ws:segment:<id> from a window, a search or a list; it may go deeper, as in #/messages/12/content, and `?lines=10-20` or
     /// `?bytes=0-1000` behind it names a part
     handle: String,
     /// How many characters to skip

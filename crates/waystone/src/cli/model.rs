@@ -3,7 +3,7 @@
 use waystone_core::Engine;
 use waystone_core::api::{ModelInfo, ModelList};
 
-use super::render::{Out, fields, table};
+use super::render::{Out, fields, table, thousands};
 
 pub(crate) async fn run(engine: &Engine, out: &Out) -> anyhow::Result<()> {
     out.print(&engine.list_models().await, show)
@@ -38,22 +38,4 @@ fn limit(model: &ModelInfo) -> String {
 /// What a million tokens cost, read and written.
 fn price(model: &ModelInfo) -> String {
     model.prices.map(|prices| format!("${} / ${}", prices.input, prices.output)).unwrap_or_default()
-}
-
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
-    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_in_thousands() {
-        for (number, shown) in [(0, "0"), (999, "999"), (4_000, "4,000"), (1_047_576, "1,047,576")] {
-            assert_eq!(thousands(number), shown);
-        }
-    }
 }

@@ -3,10 +3,11 @@
 use clap::Args;
 use waystone_core::Engine;
 use waystone_core::api::{ListOperations, Operation, UndoOperation};
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{OperationId, ProjectId};
 use waystone_core::store::Scope;
 
-use super::render::{Out, count, plain, table, time};
+use super::render::{Out, ago, count, plain, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Undo {
@@ -38,7 +39,8 @@ pub(crate) async fn run(
             }
             let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
             let header = ["OPERATION", "WHAT", "WHO", "WHEN", "UNDO"];
-            table(&header, page.operations.iter().map(row)) + &more.unwrap_or_default()
+            table(&header, page.operations.iter().map(|operation| row(operation, engine.now())))
+                + &more.unwrap_or_default()
         });
     }
     let project = undo.operation.is_none().then_some(project);
@@ -53,7 +55,7 @@ pub(crate) async fn run(
     })
 }
 
-fn row(operation: &Operation) -> Vec<String> {
+fn row(operation: &Operation, now: Timestamp) -> Vec<String> {
     let undo = match (operation.undone, operation.can_undo) {
         (true, _) => "undone",
         (false, true) => "possible",
@@ -64,5 +66,5 @@ fn row(operation: &Operation) -> Vec<String> {
         Some(count) => format!("{} ({count})", operation.kind),
         None => operation.kind.clone(),
     };
-    vec![operation.operation_id.clone(), what, operation.actor.clone(), time(operation.at), undo.to_owned()]
+    vec![operation.operation_id.clone(), what, operation.actor.clone(), ago(operation.at, now), undo.to_owned()]
 }

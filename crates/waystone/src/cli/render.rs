@@ -157,7 +157,7 @@ pub(crate) fn plain_json(text: &str) -> String {
 
 /// A number of things: `1 checkpoint`, `2 checkpoints`.
 pub(crate) fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+    format!("{} {thing}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
 /// A text that leaves room for the other columns.
@@ -175,6 +175,23 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
 /// A time to the second.
 pub(crate) fn time(at: Timestamp) -> String {
     at.to_string().replacen('T', " ", 1).split('.').next().unwrap_or_default().to_owned() + "Z"
+}
+
+/// How long ago something was, for lists; where one thing is shown it has its [`time`].
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ago", now.age_of(at))
+}
+
+/// An age that is told in hours.
+pub(crate) fn age(hours: f64) -> String {
+    Timestamp::from_ms((hours * 3_600_000.0) as i64).age_of(Timestamp::from_ms(0))
+}
+
+/// A number as people read it: `128,000`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
 }
 
 pub(crate) fn bytes(count: u64) -> String {
@@ -231,6 +248,22 @@ mod tests {
         assert_eq!(shown, "{\n\"a\": \"\\u009b31m\\u007f\\u202e\\u2028\\udb40\\udc41é\"}");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&shown), value(hostile), "the same JSON still");
+    }
+
+    #[test]
+    fn numbers_are_read_in_thousands() {
+        for (number, shown) in [(0, "0"), (999, "999"), (4_000, "4,000"), (1_047_576, "1,047,576")] {
+            assert_eq!(thousands(number), shown);
+        }
+    }
+
+    #[test]
+    fn ages_are_told_in_one_unit() {
+        for (hours, told) in [(0.0, "0 s"), (0.1, "6 min"), (1.0, "60 min"), (47.9, "47 h"), (48.0, "2 days")] {
+            assert_eq!(age(hours), told);
+        }
+        let (at, now) = (Timestamp::from_ms(0), Timestamp::from_ms(130_000));
+        assert_eq!((ago(at, now), ago(now, at)), ("2 min ago".to_owned(), "0 s ago".to_owned()));
     }
 
     #[test]

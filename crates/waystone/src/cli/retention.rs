@@ -5,11 +5,11 @@ use std::io::Write;
 use clap::Args;
 use waystone_core::Engine;
 use waystone_core::api::{CleanUp, CleanedUp};
-use waystone_core::clock::Since;
+use waystone_core::clock::{Since, Timestamp};
 use waystone_core::id::SessionId;
 use waystone_core::store::Scope;
 
-use super::render::{Out, advance, ask, bar, bytes, count, short, table, time};
+use super::render::{Out, advance, ago, ask, bar, bytes, count, short, table, time};
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanUpArguments {
@@ -36,18 +36,18 @@ pub(crate) async fn run(arguments: CleanUpArguments, engine: &Engine, scope: &Sc
     if !dry_run && !yes {
         let would = engine.clean_up(scope, CleanUp { dry_run: true, ..request.clone() }, |_, _| {}).await?;
         if would.cleaned.is_empty() {
-            return out.print(&would, show);
+            return out.print(&would, |would| show(would, engine.now()));
         }
-        writeln!(std::io::stderr(), "{}", show(&would).trim_end())?;
+        writeln!(std::io::stderr(), "{}", show(&would, engine.now()).trim_end())?;
         ask("Delete all of that?", "old data is deleted", "nothing was deleted")?;
     }
     let bar = bar("cleaning up");
     let cleaned = engine.clean_up(scope, request, |done, total| advance(&bar, done, total)).await?;
     bar.finish_and_clear();
-    out.print(&cleaned, show)
+    out.print(&cleaned, |cleaned| show(cleaned, engine.now()))
 }
 
-fn show(cleaned: &CleanedUp) -> String {
+fn show(cleaned: &CleanedUp, now: Timestamp) -> String {
     if cleaned.cleaned.is_empty() {
         return "Nothing is to be deleted: what is left is recent, the newest of its session, named, tagged or a branch.\n".to_owned();
     }
@@ -55,7 +55,7 @@ fn show(cleaned: &CleanedUp) -> String {
     let rows = cleaned.cleaned.iter().map(|of| {
         let what = if of.whole_session { "all of it" } else { "checkpoints" };
         let name = short(of.name.as_deref().unwrap_or_default());
-        let (id, size, used) = (of.session_id.to_string(), bytes(of.size_bytes), time(of.last_accessed_at));
+        let (id, size, used) = (of.session_id.to_string(), bytes(of.size_bytes), ago(of.last_accessed_at, now));
         vec![id, name, what.to_owned(), of.checkpoints.to_string(), size, used]
     });
     let done = if cleaned.dry_run { "would be deleted" } else { "deleted" };

@@ -16,7 +16,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
 use super::document::{Import, Target};
-use super::render::{Out, count, plain_text};
+use super::render::{Out, count, plain_text, thousands};
 use crate::settings::Settings;
 use garbage::{Action, show_errors, show_garbage, show_pruned, show_usage};
 use list::{List, more, segments};
@@ -251,7 +251,7 @@ async fn run_on_stash(
                 };
                 format!(
                     "stashed {segments} with {} tokens{pinned}{}",
-                    stashed.tokens_stashed,
+                    thousands(stashed.tokens_stashed),
                     undo(&stashed.operation_id)
                 )
             })
@@ -270,7 +270,7 @@ async fn run_on_stash(
                     false if found.segments.iter().any(|segment| segment.hit.is_some()) => {
                         super::search::segments(&found.segments)
                     }
-                    _ => segments(&found.segments, full) + "\n",
+                    _ => segments(&found.segments, full, engine.now()) + "\n",
                 };
                 format!("{shown}{rows} shown, {total} have its words or meaning\n{more}")
             })
@@ -290,7 +290,7 @@ async fn run_on_stash(
                         undo(&found.operation_id)
                     )
                 });
-                format!("{}\n{}", segments(&found.retrieved_segments, full), moved.unwrap_or_default())
+                format!("{}\n{}", segments(&found.retrieved_segments, full, engine.now()), moved.unwrap_or_default())
             })
         }
     }

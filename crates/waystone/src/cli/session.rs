@@ -4,13 +4,14 @@ use clap::Subcommand;
 use waystone_core::api::{
     ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession,
 };
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
 use super::document::{Import, Target};
 use super::failure::Failure;
-use super::render::{Out, bytes, confirm, count, fields, plain, short, table, time};
+use super::render::{Out, ago, bytes, confirm, count, fields, plain, short, table, thousands, time};
 use crate::settings::Settings;
 
 #[derive(Debug, Subcommand)]
@@ -127,7 +128,8 @@ pub(crate) async fn run(
                 }
                 let header = ["SESSION", "PROJECT", "NAME", "CHECKPOINTS", "SIZE", "LAST USED"];
                 let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
-                table(&header, page.sessions.iter().map(row)) + &more.unwrap_or_default()
+                table(&header, page.sessions.iter().map(|session| row(session, engine.now())))
+                    + &more.unwrap_or_default()
             })
         }
         Command::Show { session } => {
@@ -208,8 +210,8 @@ fn show(session: &Session) -> String {
         ("marked keys", session.critical_keys.join(", ")),
         ("rules", session.context_rules.iter().map(rule).collect::<Vec<_>>().join(", ")),
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
-        ("created", session.created_at.to_string()),
-        ("last used", session.last_accessed_at.to_string()),
+        ("created", time(session.created_at)),
+        ("last used", time(session.last_accessed_at)),
         ("checkpoints", format!("{}, archived ones not counted", session.checkpoint_count)),
         ("size", format!("{}, archived ones included", bytes(session.total_size_bytes))),
     ])
@@ -226,13 +228,13 @@ fn tell(marked: MarkedCritical, out: &Out) -> anyhow::Result<()> {
     }
 }
 
-fn row(session: &Session) -> Vec<String> {
+fn row(session: &Session, now: Timestamp) -> Vec<String> {
     vec![
         session.id.to_string(),
         session.project_id.to_string(),
         short(session.name.as_deref().unwrap_or_default()),
-        session.checkpoint_count.to_string(),
+        thousands(session.checkpoint_count),
         bytes(session.total_size_bytes),
-        time(session.last_accessed_at),
+        ago(session.last_accessed_at, now),
     ]
 }

@@ -4,7 +4,7 @@ use waystone_core::Engine;
 use waystone_core::api::{Class, Stats};
 use waystone_core::store::Scope;
 
-use super::render::{Out, bytes, count, fields, short, table};
+use super::render::{Out, bytes, count, fields, short, table, thousands};
 
 pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
     out.print(&engine.stats(scope).await?, show)
@@ -20,11 +20,11 @@ fn show(stats: &Stats) -> String {
         let rows = stats
             .tiers
             .iter()
-            .map(|tier| vec![tier.tier.as_str().to_owned(), tier.segment_count.to_string(), tier.tokens.to_string()]);
+            .map(|tier| vec![tier.tier.as_str().to_owned(), thousands(tier.segment_count), thousands(tier.tokens)]);
         parts.push(table(&["TIER", "SEGMENTS", "TOKENS"], rows));
     }
     if let Some(sessions) = stats.classified_session_count.filter(|sessions| *sessions > 0) {
-        let rows = stats.classes.iter().map(|one| vec![name_of(one.class).to_owned(), one.tokens.to_string()]);
+        let rows = stats.classes.iter().map(|one| vec![name_of(one.class).to_owned(), thousands(one.tokens)]);
         let of = format!("Newest contexts of {}, those used last.\n", count(sessions, "session"));
         parts.push(table(&["CLASS", "TOKENS"], rows) + &of);
     }

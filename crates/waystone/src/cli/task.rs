@@ -5,10 +5,11 @@ use waystone_core::Engine;
 use waystone_core::api::{
     CreateSnapshot, CurrentTask, ListSnapshots, ListTasks, RestoreSnapshot, SetCurrentTask, Snapshot, Task,
 };
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SnapshotId, TaskId};
 use waystone_core::store::Scope;
 
-use super::render::{Out, count, table, time};
+use super::render::{Out, ago, count, table, thousands};
 use super::segment::undo;
 
 #[derive(Debug, Subcommand)]
@@ -68,7 +69,10 @@ pub(crate) async fn run(
                 if list.tasks.is_empty() {
                     return format!("No tasks in project {}. `waystone task use ID` makes one.", list.project_id);
                 }
-                table(&["", "TASK", "IN THE WINDOW", "STASHED", "LAST USED"], list.tasks.iter().map(row))
+                table(
+                    &["", "TASK", "IN THE WINDOW", "STASHED", "LAST USED"],
+                    list.tasks.iter().map(|task| row(task, engine.now())),
+                )
             })
         }
         Command::Use { task } => {
@@ -94,7 +98,8 @@ pub(crate) async fn run(
                 }
                 let more = page.next_cursor.as_ref().map(|cursor| format!("more: --cursor {cursor}\n"));
                 let header = ["SNAPSHOT", "TASK", "NAME", "SEGMENTS", "TOKENS", "MADE"];
-                table(&header, page.snapshots.iter().map(snapshot_row)) + &more.unwrap_or_default()
+                table(&header, page.snapshots.iter().map(|snapshot| snapshot_row(snapshot, engine.now())))
+                    + &more.unwrap_or_default()
             })
         }
         Command::Restore { snapshot } => {
@@ -105,7 +110,7 @@ pub(crate) async fn run(
                     restored.task_id,
                     count(restored.segments_restored, "segment"),
                     restored.segments_stashed,
-                    restored.total_tokens,
+                    thousands(restored.total_tokens),
                     undo(&restored.operation_id)
                 )
             })
@@ -113,24 +118,24 @@ pub(crate) async fn run(
     }
 }
 
-fn row(task: &Task) -> Vec<String> {
+fn row(task: &Task, now: Timestamp) -> Vec<String> {
     vec![
         if task.current { "*".to_owned() } else { String::new() },
         task.task_id.to_string(),
-        format!("{} ({} tokens)", task.working_segments, task.working_tokens),
-        format!("{} ({} tokens)", task.stashed_segments, task.stashed_tokens),
-        time(task.last_updated),
+        format!("{} ({} tokens)", task.working_segments, thousands(task.working_tokens)),
+        format!("{} ({} tokens)", task.stashed_segments, thousands(task.stashed_tokens)),
+        ago(task.last_updated, now),
     ]
 }
 
-fn snapshot_row(snapshot: &Snapshot) -> Vec<String> {
+fn snapshot_row(snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
     vec![
         snapshot.snapshot_id.to_string(),
         snapshot.task_id.to_string(),
         snapshot.name.clone().unwrap_or_default(),
         snapshot.segments_snapshot.to_string(),
-        snapshot.tokens_snapshot.to_string(),
-        time(snapshot.created_at),
+        thousands(snapshot.tokens_snapshot),
+        ago(snapshot.created_at, now),
     ]
 }
 

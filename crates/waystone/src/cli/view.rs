@@ -10,8 +10,7 @@ use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::store::Scope;
 
 use super::file::read_context;
-use super::hint::in_commands;
-use super::render::{Out, plain_json, short, table};
+use super::render::{Out, plain_json, short, table, thousands};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArguments {
@@ -84,7 +83,7 @@ pub(crate) async fn view(arguments: ViewArguments, engine: &Engine, scope: &Scop
         }
     };
     if !out.json {
-        super::warn(&view.warnings.iter().map(|warning| in_commands(warning)).collect::<Vec<_>>());
+        super::warn(&view.warnings);
     }
     out.print(&view, show)
 }
@@ -115,11 +114,10 @@ pub(crate) fn report(report: &ViewReport) -> String {
         vec![short(key), class_of(key), fate, short(&rule)]
     };
     let kept = survival.kept.iter().map(|key| row(key, "whole".to_owned()));
-    let shortened = survival
-        .shortened
-        .iter()
-        .map(|key| row(&key.key, format!("{} of {} tokens", key.tokens_after, key.tokens_before)));
-    let dropped = survival.dropped.iter().map(|key| row(&key.key, format!("0 of {} tokens", key.tokens)));
+    let shortened = survival.shortened.iter().map(|key| {
+        row(&key.key, format!("{} of {} tokens", thousands(key.tokens_after), thousands(key.tokens_before)))
+    });
+    let dropped = survival.dropped.iter().map(|key| row(&key.key, format!("0 of {} tokens", thousands(key.tokens))));
     let handles =
         survival.shortened.iter().map(|key| &key.handle).chain(survival.dropped.iter().map(|key| &key.handle));
     let rest = rest(&handles.map(String::as_str).collect::<Vec<_>>());
@@ -137,8 +135,8 @@ pub(crate) fn report(report: &ViewReport) -> String {
     format!(
         "{}\n{} of {} tokens{anchors}\n{}{}",
         table(&["KEY", "CLASS", "IN VIEW", "BY RULE"], kept.chain(shortened).chain(dropped)),
-        report.tokens_after,
-        report.tokens_before,
+        thousands(report.tokens_after),
+        thousands(report.tokens_before),
         written.unwrap_or_default(),
         rest,
     )

@@ -5,8 +5,7 @@ use waystone_core::api::{BranchDiff, BranchSide, FindContext, MergeBranch, Merge
 use waystone_core::id::{BranchName, SessionId};
 use waystone_core::store::Scope;
 
-use crate::cli::model::thousands;
-use crate::cli::render::{Out, ask, count, cut, line, plain_text, table};
+use crate::cli::render::{Out, ask, count, cut, line, plain_text, table, thousands};
 
 /// What is left of 80 columns beside an id and a role.
 const PREVIEW_CHARS: usize = 24;

@@ -2,8 +2,7 @@
 
 use waystone_core::api::Window;
 
-use crate::cli::model::thousands;
-use crate::cli::render::{count, fields, table};
+use crate::cli::render::{count, fields, table, thousands};
 
 /// How wide the bar is.
 const BAR_CHARS: u64 = 60;
@@ -115,6 +114,7 @@ mod tests {
             estimated: false,
             cost_usd: None,
             left_out: Vec::new(),
+            survival: None,
             changes: Vec::new(),
             assembled_at: None,
             warnings: Vec::new(),

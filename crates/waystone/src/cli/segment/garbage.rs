@@ -5,7 +5,7 @@ use waystone_core::api::{Candidate, GarbageReply, PruneAction, PruneReply, Segme
 
 use super::undo;
 use crate::cli::hint::in_commands;
-use crate::cli::render::{count, fields, plain, table};
+use crate::cli::render::{age, count, fields, plain, table, thousands};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Action {
@@ -28,22 +28,40 @@ pub(super) fn show_usage(usage: &UsageReply) -> String {
     let metrics = &usage.usage_metrics;
     let by = |map: &mut dyn Iterator<Item = String>| map.collect::<Vec<_>>().join(", ");
     let mut shown = fields(&[
-        ("tokens", format!("{} of {} ({:.1} %)", metrics.total_tokens, metrics.token_limit, metrics.usage_percent)),
-        ("segments", metrics.total_segments.to_string()),
-        ("by type", by(&mut metrics.tokens_by_type.iter().map(|(kind, tokens)| format!("{kind} {tokens}")))),
-        ("by task", by(&mut metrics.tokens_by_task.iter().map(|(task, tokens)| format!("{task} {tokens}")))),
+        (
+            "tokens",
+            format!(
+                "{} of {} ({:.1} %)",
+                thousands(metrics.total_tokens),
+                thousands(metrics.token_limit),
+                metrics.usage_percent
+            ),
+        ),
+        ("segments", thousands(metrics.total_segments)),
+        (
+            "by type",
+            by(&mut metrics.tokens_by_type.iter().map(|(kind, tokens)| format!("{kind} {}", thousands(*tokens)))),
+        ),
+        (
+            "by task",
+            by(&mut metrics.tokens_by_task.iter().map(|(task, tokens)| format!("{task} {}", thousands(*tokens)))),
+        ),
         (
             "pinned",
-            format!("{} with {} tokens", count(metrics.pinned_segments_count, "segment"), metrics.pinned_tokens),
+            format!(
+                "{} with {} tokens",
+                count(metrics.pinned_segments_count, "segment"),
+                thousands(metrics.pinned_tokens)
+            ),
         ),
-        ("oldest", format!("{:.1} hours", metrics.oldest_segment_age_hours)),
+        ("oldest", age(metrics.oldest_segment_age_hours)),
         ("health", format!("{:.0} of 100", usage.health_score.score)),
         (
             "may go",
             format!(
                 "{} with {} tokens",
                 count(usage.pruning_candidates_count, "segment"),
-                usage.impact_summary.estimated_tokens_freed
+                thousands(usage.impact_summary.estimated_tokens_freed)
             ),
         ),
     ]);
@@ -62,8 +80,8 @@ pub(super) fn show_garbage(found: &GarbageReply) -> String {
             candidate.segment_id.to_string(),
             candidate.segment_type.as_str().to_owned(),
             format!("{:.2}", candidate.score),
-            candidate.tokens.to_string(),
-            format!("{:.1} h", candidate.age_hours),
+            thousands(candidate.tokens),
+            age(candidate.age_hours),
             plain(&candidate.reason),
         ]
     };
@@ -73,14 +91,17 @@ pub(super) fn show_garbage(found: &GarbageReply) -> String {
         let action = if plan.delete_segments.is_empty() { "" } else { " --action delete" };
         format!("{}\nwaystone segment prune --plan {}{action} carries it out\n", plan.reason, plan.plan_id)
     });
-    let total =
-        format!("{} with {} tokens may go", count(found.total_candidates, "segment"), found.estimated_tokens_freed);
+    let total = format!(
+        "{} with {} tokens may go",
+        count(found.total_candidates, "segment"),
+        thousands(found.estimated_tokens_freed)
+    );
     format!("{}\n{total}\n{}", table(&header, found.pruning_candidates.iter().map(row)), plan.unwrap_or_default())
 }
 
 pub(super) fn show_pruned(pruned: &PruneReply) -> String {
     let segments = count(pruned.pruned_segments.len() as u64, "segment");
-    let freed = pruned.tokens_freed;
+    let freed = thousands(pruned.tokens_freed);
     format!(
         "{} {segments}, {freed} tokens are free{}{}",
         pruned.action,

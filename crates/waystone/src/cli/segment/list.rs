@@ -3,10 +3,11 @@
 use clap::Args;
 use waystone_core::Engine;
 use waystone_core::api::{ListSegments, Segment};
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, TaskId};
 use waystone_core::store::Scope;
 
-use crate::cli::render::{Out, count, plain_text, short, table, time};
+use crate::cli::render::{Out, ago, count, plain_text, short, table, thousands};
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -51,9 +52,9 @@ pub(super) async fn run(
             let more = more(all.next_cursor.as_deref());
             format!(
                 "{}\n{} with {} tokens\n{more}",
-                segments(&all.segments, full),
+                segments(&all.segments, full, engine.now()),
                 count(all.segment_count, "segment"),
-                all.total_tokens
+                thousands(all.total_tokens)
             )
         });
     }
@@ -67,7 +68,7 @@ pub(super) async fn run(
                 [] => String::new(),
                 worth => format!(
                     "\nWorth having back (waystone segment retrieve --move-to-active):\n{}",
-                    segments(worth, false)
+                    segments(worth, false, engine.now())
                 ),
             };
             return format!("Nothing of {place} is in the window.{worth}");
@@ -75,10 +76,10 @@ pub(super) async fn run(
         let more = more(set.next_cursor.as_deref());
         format!(
             "{}\n{}: {} with {} tokens\n{more}",
-            segments(&set.segments, full),
+            segments(&set.segments, full, engine.now()),
             place,
             count(set.segment_count, "segment"),
-            set.total_tokens
+            thousands(set.total_tokens)
         )
     })
 }
@@ -87,11 +88,16 @@ pub(super) fn more(cursor: Option<&str>) -> String {
     cursor.map(|cursor| format!("more: --cursor {cursor}\n")).unwrap_or_default()
 }
 
-pub(super) fn segments(list: &[Segment], full: bool) -> String {
+pub(super) fn segments(list: &[Segment], full: bool, now: Timestamp) -> String {
     if full {
         let whole = |segment: &Segment| {
             let Segment { segment_id: id, kind, origin, tokens, .. } = segment;
-            format!("{id}  {}  from {origin}  {tokens} tokens\n{}\n", kind.as_str(), plain_text(&segment.text))
+            format!(
+                "{id}  {}  from {origin}  {} tokens\n{}\n",
+                kind.as_str(),
+                thousands(*tokens),
+                plain_text(&segment.text)
+            )
         };
         return list.iter().map(whole).collect::<Vec<_>>().join("\n");
     }
@@ -107,8 +113,8 @@ pub(super) fn segments(list: &[Segment], full: bool) -> String {
             segment.segment_id.to_string(),
             segment.kind.as_str().to_owned(),
             place,
-            segment.tokens.to_string(),
-            time(segment.last_touched_at),
+            thousands(segment.tokens),
+            ago(segment.last_touched_at, now),
             short(first.trim()),
         ]
     };

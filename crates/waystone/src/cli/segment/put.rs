@@ -13,7 +13,7 @@ use super::{kind, undo};
 use crate::cli::checkpoint::origin;
 use crate::cli::failure::Failure;
 use crate::cli::file::read_text;
-use crate::cli::render::Out;
+use crate::cli::render::{Out, thousands};
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
@@ -101,7 +101,7 @@ pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, pro
     out.print(&put, |put| {
         let ids: String = put.segment_ids.iter().map(|id| format!("{id}\n")).collect();
         let known = if put.touched > 0 { format!(", {} known before", put.touched) } else { String::new() };
-        let (tokens, back) = (put.tokens_added, undo(&put.operation_id));
+        let (tokens, back) = (thousands(put.tokens_added), undo(&put.operation_id));
         format!(
             "{ids}{} new with {tokens} tokens{known}{back}\nthe window is {:.1} % full",
             put.added, put.usage_percent

@@ -77,7 +77,8 @@ fn a_conversation_is_kept_as_a_checkpoint_after_each_turn_unless_a_person_does_n
     let person = Person::new();
     let id = person.begin("hello");
     let saved = person.ask(&["context", "checkpoint", &id, "--name", "before the change"]);
-    let checkpoint = saved.strip_prefix("Saved as checkpoint ").unwrap().trim_end().trim_end_matches('.');
+    let (checkpoint, session) = saved.trim_end().strip_prefix("saved ").unwrap().split_once(" in session ").unwrap();
+    assert_eq!(session, id);
     let listed = |id: &str| person.ask_json(&["checkpoint", "list", id])["checkpoints"].as_array().unwrap().clone();
     let checkpoints = listed(&id);
     assert_eq!((checkpoints.len(), &checkpoints[0]["checkpointId"]), (2, &checkpoint.into()));
