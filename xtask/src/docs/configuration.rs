@@ -22,6 +22,7 @@ pub(super) fn page(binary: &Path, scratch: &Path) -> anyhow::Result<String> {
             default => format!("`{}`", default.as_str().map_or_else(|| default.to_string(), str::to_owned)),
         };
         page += &format!("### {key}\n\n{}\n\n", prose(text));
+        let variable = variable.replace(", also ", "`, also `");
         page += &format!("`{variable}`, `{flag}`: {}{}; {default} when left out.\n\n", kind(setting), range(setting));
     }
     Ok(page)

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use waystone_core::api::{Class, ContextRule};
 
-use super::{Kind, SCHEMA, SETTINGS, provider};
+use super::{Kind, SCHEMA, SETTINGS, Setting, provider};
 
 fn rule() -> Value {
     json!({
@@ -35,7 +35,7 @@ pub(crate) fn schema() -> Value {
             Kind::Rules => json!({ "type": "array", "maxItems": ContextRule::RULES_MAX, "items": rule() }),
         };
         property["description"] =
-            json!(format!("{}. Variable {}, flag --{}.", setting.about, setting.variable, setting.flag()));
+            json!(format!("{}. Variable {}, flag --{}.", setting.about, variables(setting), setting.flag()));
         let default = (setting.default)();
         if !default.is_null() {
             property["default"] = default;
@@ -49,4 +49,10 @@ pub(crate) fn schema() -> Value {
         "additionalProperties": false,
         "properties": std::iter::once((SCHEMA.to_owned(), own)).chain(properties).collect::<Map<_, _>>(),
     })
+}
+
+/// All names of its variable.
+fn variables(setting: &Setting) -> String {
+    let names: Vec<&str> = [setting.variable].iter().chain(setting.aliases).copied().collect();
+    names.join(", also ")
 }

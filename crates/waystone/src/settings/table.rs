@@ -255,7 +255,7 @@ pub(crate) const SETTINGS: [Setting; 32] = [
         aliases: &[],
         kind: Kind::Models,
         default: || json!({}),
-        about: "Models that conversations can name, by id: JSON {id: {provider, name, base_url, limit, prices}}; of others the name says who answers",
+        about: "Models that conversations can name, by id: JSON {id: {provider, name, base_url, key_env, limit, prices}}; of others the name says who answers",
     },
     Setting {
         key: "modelLimits",
