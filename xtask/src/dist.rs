@@ -27,7 +27,19 @@ pub(crate) struct Options {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is copied as it is, under the same names.
-const FILES: [&str; 5] = ["LICENSE", "NOTICE", "README.md", "CHANGELOG.md", SCHEMA];
+const FILES: [&str; 9] = [
+    "LICENSE",
+    "NOTICE",
+    "README.md",
+    "CHANGELOG.md",
+    "Dockerfile",
+    "docs/ARCHITECTURE.md",
+    "docs/book.toml",
+    "docs/picture.svg",
+    SCHEMA,
+];
+/// The same, with all that is in them: what the README leads to.
+const FOLDERS: [&str; 3] = ["docs/decisions", "docs/guide", "examples"];
 /// What editors read of `config.json`.
 const SCHEMA: &str = "docs/config.schema.json";
 
@@ -113,10 +125,20 @@ fn seconds(text: &str) -> anyhow::Result<u64> {
 /// Copies what is in the repository.
 fn copy(from: &Path, staged: &Path) -> anyhow::Result<()> {
     for file in FILES {
-        let place = staged.join(file);
-        fs::create_dir_all(place.parent().unwrap_or(staged))?;
-        fs::copy(from.join(file), place).with_context(|| format!("cannot copy {}", from.join(file).display()))?;
+        copy_file(from, staged, Path::new(file))?;
     }
+    for folder in FOLDERS {
+        for file in archive::files(&from.join(folder)).with_context(|| format!("cannot read {folder}"))? {
+            copy_file(from, staged, &Path::new(folder).join(file))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, staged: &Path, file: &Path) -> anyhow::Result<()> {
+    let place = staged.join(file);
+    fs::create_dir_all(place.parent().unwrap_or(staged))?;
+    fs::copy(from.join(file), place).with_context(|| format!("cannot copy {}", from.join(file).display()))?;
     Ok(())
 }
 
@@ -210,12 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_copied_is_in_the_repository() {
+    fn what_the_readme_leads_to_is_in_the_archive() {
         let staged = tempfile::tempdir().unwrap();
         copy(root(), staged.path()).unwrap();
-        let copied: Vec<_> = archive::contents(staged.path()).unwrap().into_keys().collect();
-        let mut expected = FILES.map(PathBuf::from);
-        expected.sort();
-        assert_eq!(copied, expected);
+        let readme = fs::read_to_string(staged.path().join("README.md")).unwrap();
+        let links = readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let links: Vec<&str> = links.filter(|link| !link.starts_with("http")).collect();
+        assert!(links.len() > 10, "{links:?}");
+        for link in links {
+            assert!(staged.path().join(link).exists(), "{link}");
+        }
     }
 }

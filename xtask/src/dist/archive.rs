@@ -85,7 +85,7 @@ pub(super) fn sizes(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u64>>>
 }
 
 /// The paths of all files under `folder`, from there on.
-fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = folders.pop() {
         for entry in fs::read_dir(folder.join(&inner))? {
