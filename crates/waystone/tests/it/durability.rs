@@ -1,3 +1,5 @@
+//! Quick forms of the faults in `testkit/src/fault/`, on the binary: killed, with a failing or damaged disk, nothing acknowledged is lost.
+
 use waystone_testkit::fault::corrupt;
 use waystone_testkit::fault::errno::{self, Scenario};
 use waystone_testkit::fault::kill::{self, Plan, Report};
