@@ -99,18 +99,23 @@ fn whoever_meets_a_damaged_database_is_told_how_to_repair_it() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_directory_that_others_use_is_not_repaired_and_they_are_named() {
+    use std::os::unix::fs::MetadataExt;
     let directory = private_dir();
     let mut process = McpProcess::start(&binary("waystone"), directory.path()).unwrap();
-    process.call("workflow_checkpoint_save", json!({ "context": { "n": 1 } })).unwrap().unwrap();
-    let database = || fs::read(directory.path().join("waystone.db")).unwrap();
+    let saved = process.call("workflow_checkpoint_save", json!({ "context": { "n": 1 } })).unwrap().unwrap();
+    // What is in it may change: who has it open keeps house meanwhile.
+    let database = || fs::metadata(directory.path().join("waystone.db")).unwrap().ino();
     let before = database();
     let output = run(directory.path(), &["doctor", "--repair"], |_| {});
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains(&process.pid().to_string()), "{said}");
     assert!(database() == before && !directory.path().join("damaged").exists(), "nothing is replaced");
+    let wanted = json!({ "checkpointId": saved["checkpointId"] });
+    assert_eq!(process.call("workflow_checkpoint_load", wanted).unwrap().unwrap()["context"], json!({ "n": 1 }));
     assert!(process.finish().unwrap().success());
     assert!(run(directory.path(), &["doctor", "--repair"], |_| {}).status.success(), "when they have left it is");
 }
