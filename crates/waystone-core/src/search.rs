@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::words::humps;
 
 pub use snippet::{Snippet, snippet};
-pub use text::{searched, searched_message, text_of_context};
+pub use text::{searched, searched_message, text_of_context, words_of_message};
 
 /// The share of words in a score; meaning has the rest.
 const WORDS: f32 = 0.8;

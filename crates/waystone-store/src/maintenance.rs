@@ -53,7 +53,10 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
         {
             expired_at = Some(Instant::now());
             warn("what was deleted could not be removed", upkeep.purge(&is_told));
-            warn(UNWIPED, upkeep.wipe_traces());
+            // Who is told to stop has files to write first.
+            if !stop.is_told() {
+                warn(UNWIPED, upkeep.wipe_traces());
+            }
             warn("no room could be set aside", upkeep.keep_reserve());
             if backup.as_ref().is_none_or(Copying::is_finished) {
                 backup = begin_backup(&mut upkeep);

@@ -22,19 +22,28 @@ pub fn searched(text: &str) -> Cow<'_, str> {
     Cow::Owned(parts.join())
 }
 
-/// What is searched of a message: what it says, and what it calls tools with.
+/// What is searched of a message.
 pub fn searched_message<'a>(text: &'a str, parts: &[ContentPart]) -> Cow<'a, str> {
+    match words_of_message(text, parts) {
+        Cow::Borrowed(text) => searched(text),
+        Cow::Owned(all) => Cow::Owned(searched(&all).into_owned()),
+    }
+}
+
+/// What a message says, and what it calls tools with, in lines.
+pub fn words_of_message<'a>(text: &'a str, parts: &[ContentPart]) -> Cow<'a, str> {
     let mut all = Cow::Borrowed(text);
     for part in parts {
         if let ContentPart::ToolCall { name, arguments, .. } = part {
             let said = text_of_context(arguments.to_string().as_bytes());
-            all.to_mut().push_str(&format!("\n{name}\n{said}"));
+            let all = all.to_mut();
+            if !all.is_empty() {
+                all.push('\n');
+            }
+            all.push_str(&format!("{name}\n{said}"));
         }
     }
-    match all {
-        Cow::Borrowed(text) => searched(text),
-        Cow::Owned(all) => Cow::Owned(searched(&all).into_owned()),
-    }
+    all
 }
 
 /// What is searched of a context: a line for each text in it, with the key that it stands under. Holds no more than it returns, however

@@ -91,7 +91,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         new.id.as_str(),
         (!new.parts.is_empty()).then(|| json!(new.parts).to_string()),
     ])?;
-    if new.role == Role::User && new.kind == MessageType::Text {
+    if parent.is_none() && new.role == Role::User && new.kind == MessageType::Text {
         conversation::begin_with(db, row.session, &new.text)?;
     }
     db.prepare_cached("UPDATE branch SET head = ?2, message_count = message_count + 1 WHERE key = ?1")?

@@ -390,7 +390,9 @@ impl Upkeep {
         is_grace_cut: bool,
         at: Timestamp,
     ) -> DbResult<usize> {
-        let removed = self.in_turn(|db| segment::purge(db, before, limit, is_grace_cut, at))?.unwrap_or(0);
+        // Whose turn does not come must not take it for nothing to remove: what is in use would go instead.
+        let removed = self.in_turn(|db| segment::purge(db, before, limit, is_grace_cut, at))?;
+        let removed = removed.ok_or_else(super::error::busy)?;
         if removed > 0 {
             self.traces.note();
         }

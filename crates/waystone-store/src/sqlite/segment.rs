@@ -19,7 +19,7 @@ use waystone_core::handle::{Handle, Holder};
 use waystone_core::id::{ProjectId, SegmentId, TaskId};
 use waystone_core::meaning;
 use waystone_core::score;
-use waystone_core::search::searched_message;
+use waystone_core::search::{searched_message, words_of_message};
 use waystone_core::store::{Scope, WhichTask};
 
 use super::error::{DbResult, unreadable};
@@ -152,14 +152,21 @@ const COLUMNS: &str = concat!(
 const FROM: &str = "FROM segment AS s JOIN project AS p ON p.key = s.project LEFT JOIN task AS t ON t.key = s.task
     JOIN segment_text AS x ON x.segment = s.key";
 
-/// A row as a segment, with no more of its text than `preview` characters.
+/// A row as a segment, with no more of its text than `preview` characters. Of a message that calls tools that is what it says in words; whole it
+/// is its parts as JSON.
 fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
     let wrong = |error: String| unreadable("a segment", error);
     let words = row.get_ref(18)?.as_str().map_err(|error| wrong(error.to_string()))?;
-    let text = whole_text(row)?;
+    let calls = read_parts(row.get(22)?)?;
+    let text = match preview {
+        _ if calls.is_empty() => Cow::Borrowed(words),
+        Some(_) => words_of_message(words, &calls),
+        None => Cow::Owned(json!(ContentPart::with_text(calls.clone(), words.to_owned())).to_string()),
+    };
+    let is_part = preview.is_some() && !calls.is_empty();
     let end = preview.and_then(|chars| text.char_indices().nth(chars)).map(|(end, _)| end);
     let id: SegmentId = row.get::<_, String>(0)?.parse().map_err(wrong)?;
-    let handle = end.map(|_| {
+    let handle = (end.is_some() || is_part).then(|| {
         let handle = Handle { holder: Holder::Segment(id.clone()), pointer: String::new(), range: None };
         handle.to_string()
     });
@@ -188,16 +195,6 @@ fn read(row: &Row<'_>, preview: Option<usize>) -> DbResult<Segment> {
         tier: tier_of(row.get_ref(4)?.as_str().unwrap_or_default())?,
         handle,
         hit: None,
-    })
-}
-
-/// The text of a row, of a message that calls tools with its calls.
-fn whole_text<'a>(row: &'a Row<'_>) -> DbResult<Cow<'a, str>> {
-    let text = row.get_ref(18)?.as_str().unwrap_or_default();
-    let calls = read_parts(row.get(22)?)?;
-    Ok(match calls.is_empty() {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(json!(ContentPart::with_text(calls, text.to_owned())).to_string()),
     })
 }
 
@@ -233,7 +230,8 @@ pub(crate) fn read_by_key<T>(
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE s.key = ?1"))?;
     let mut rows = statement.query(params![key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let seen = look(&whole_text(row)?);
+    let words = row.get_ref(18)?.as_str().unwrap_or_default();
+    let seen = look(&words_of_message(words, &read_parts(row.get(22)?)?));
     Ok(Some((read(row, preview)?, seen)))
 }
 

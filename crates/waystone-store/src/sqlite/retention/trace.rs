@@ -85,6 +85,7 @@ impl Upkeep {
         let sql = "SELECT 1 FROM space AS s CROSS JOIN operation AS o ON o.space = s.space AND o.seq > ?1
                    WHERE o.kind IN ('session.purged', 'checkpoint.purged', 'segment.purged')";
         if seen < newest && self.db()?.prepare_cached(sql)?.exists(params![seen])? {
+            self.traces.are_words_due = true;
             self.traces.log_due = Some(Instant::now() + SETTLED);
         }
         Ok(())

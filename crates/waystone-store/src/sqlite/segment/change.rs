@@ -5,6 +5,7 @@ use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::{PruneAction, SegmentFilters, Tier};
 use waystone_core::id::{ProjectId, SegmentId};
+use waystone_core::search::words_of_message;
 use waystone_core::store::{Change, ChangeSegments, Changed, Scope, WhichSegments, WhichTask};
 use waystone_core::words::Words;
 
@@ -14,7 +15,8 @@ use super::put::IDS_TOLD_MAX;
 use super::{ProjectRow, find_project, resolve};
 use crate::sqlite::error::DbResult;
 use crate::sqlite::log::{Operation, append_and_publish, handle};
-use crate::sqlite::seal::SEGMENT_TEXT;
+use crate::sqlite::message::read_parts;
+use crate::sqlite::seal::{SEGMENT_CALLS, SEGMENT_TEXT};
 
 /// What a change makes of a segment.
 enum Verdict {
@@ -151,7 +153,7 @@ fn select_working(
     let which = filters.task_id.clone().map_or(WhichTask::Current, WhichTask::Named);
     let within = resolve(db, project, &which)?;
     let sql = format!(
-        "SELECT {IMAGE}, {SEGMENT_TEXT} FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
+        "SELECT {IMAGE}, {SEGMENT_TEXT}, {SEGMENT_CALLS} FROM segment AS s JOIN segment_text AS x ON x.segment = s.key
          WHERE {} AND {FILTERS} ORDER BY s.seq",
         place_of(true, within.task().is_some(), &[Tier::Working])
     );
@@ -159,7 +161,11 @@ fn select_working(
     let mut rows = bind(&mut statement, scope, Some(project.key), within.task(), filters)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        if words.is_empty() || words.are_in(row.get_ref(10)?.as_str().unwrap_or_default()) {
+        let has_words = || -> DbResult<bool> {
+            let text = row.get_ref(10)?.as_str().unwrap_or_default();
+            Ok(words.are_in(&words_of_message(text, &read_parts(row.get(11)?)?)))
+        };
+        if words.is_empty() || has_words()? {
             found.push(read_image(row)?);
         }
     }
