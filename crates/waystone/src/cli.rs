@@ -264,7 +264,7 @@ pub(crate) async fn run(
         OnStore::Expand(expand) => handle::run(expand, engine, scope, &out).await,
         OnStore::Hook(hook) => hook::run(hook, engine, scope).await,
         OnStore::Cleanup(arguments) => retention::run(arguments, engine, scope, &out).await,
-        OnStore::Backup(backup) => backup::run(backup, engine, scope, &out).await,
+        OnStore::Backup(backup) => backup::run(backup, engine, scope, &out, settings).await,
         // What was put in place is looked at; housekeeping writes its files anew.
         OnStore::RestoreFrom(_) | OnStore::Key(_) => {
             doctor::run(doctor::Doctor::default(), engine, scope, &out, findings).await

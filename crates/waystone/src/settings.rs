@@ -117,6 +117,11 @@ impl Settings {
         })
     }
 
+    /// Whether someone set it, wherever.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.origins.contains_key(key)
+    }
+
     /// The project that a flag names: what is listed is narrowed down by a flag, and by nothing that was set once for all.
     pub(crate) fn given_project(&self) -> Option<ProjectId> {
         let is_flag = self.origins.get("project").is_some_and(|origin| origin == "--project");

@@ -110,7 +110,7 @@ pub struct UndoOperation {
 /// What was undone.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct UndoneOperation {
-    /// As it was.
+    /// The operation that is undone now.
     pub undone: Operation,
     /// Of the undoing; undoing that does it again.
     pub operation_id: String,

@@ -164,7 +164,8 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
     edit.finish()?;
     put_back(db, scope, &first, &project, is_live, at)?;
     let message = told(&first, is_live, &changes);
-    let (undone, segments_changed) = (found.listed, changes.back.len() as u64);
+    let undone = Listed { can_undo: false, undone: true, ..found.listed };
+    let segments_changed = changes.back.len() as u64;
     Ok(UndoneOperation { undone, operation_id: seq.to_string(), segments_changed, message, warnings: Vec::new() })
 }
 

@@ -12,6 +12,7 @@ use waystone_core::store::Scope;
 use waystone_store::Root;
 
 use super::render::{Out, advance, bar, bytes, count, spinner};
+use crate::settings::{DATA_DIR, Settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
@@ -28,7 +29,18 @@ pub(crate) struct RestoreFrom {
     pub(super) yes: bool,
 }
 
-pub(crate) async fn run(backup: Backup, engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    backup: Backup,
+    engine: &Engine,
+    scope: &Scope,
+    out: &Out,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    // What is printed can be typed as it stands, and must not put it in the place of something else.
+    let place = match settings.is_given(DATA_DIR) {
+        true => format!(" --data-dir {}", settings.data_dir.display()),
+        false => String::new(),
+    };
     let to = backup.directory.map(|path| std::path::absolute(&path)).transpose()?;
     let to = to.as_ref().map(|path| path.to_str().context("the directory's name is not text")).transpose()?;
     let spinner = spinner("copying");
@@ -39,7 +51,7 @@ pub(crate) async fn run(backup: Backup, engine: &Engine, scope: &Scope, out: &Ou
         let (path, size) = (&made.path, bytes(made.size_bytes));
         format!(
             "copied {sessions} with {checkpoints} to {path} ({size})\n\
-             `waystone restore-from {path}` puts it in the place of what is there\n"
+             `waystone{place} restore-from {path}` puts it in the place of what is there\n"
         )
     })
 }

@@ -16,6 +16,16 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// Typed as it stands it must not replace what is in another directory.
+#[test]
+fn a_backup_says_how_it_is_restored_into_the_directory_that_it_is_of() {
+    let directory = private_dir();
+    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    let said = stdout(&waystone(&data, &["backup", copy.to_str().unwrap()]));
+    let line = format!("`waystone --data-dir {} restore-from {}`", data.display(), copy.display());
+    assert!(said.contains(&line), "{said}");
+}
+
 #[test]
 fn a_person_can_save_list_and_show() {
     let directory = private_dir();

@@ -71,6 +71,7 @@ async fn every_kind_of_change_is_undone_and_done_again() {
         assert_ne!(after, before, "{kind}");
         let undone = undo(&h, json!({})).await.unwrap();
         assert_eq!(Some(&undone.undone.operation_id), operation.as_ref());
+        assert!(undone.undone.undone && !undone.undone.can_undo);
         assert_eq!(visible(&h).await, before, "{kind}");
         if kind == 5 {
             h.restart().await;
