@@ -25,7 +25,7 @@ const WORD_BYTES_MAX: u64 = 1024;
 const HEADER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Of each list, so many items are read.
 const CHECKPOINTS_MAX: usize = 100_000;
-const SEGMENTS_MAX: usize = 200_000;
+pub(crate) const SEGMENTS_MAX: usize = 200_000;
 const TASKS_MAX: usize = 10_000;
 const SNAPSHOTS_MAX: usize = 10_000;
 

@@ -16,6 +16,7 @@ use super::metadata::{TAGS_MAX, TEXT_MAX};
 use super::segment::{check_lines, check_path, check_tags};
 use super::{ContextRule, Git, MarkCritical, Metadata, Origin, SegmentType, Tier, UpdateSession};
 use crate::clock::Timestamp;
+use crate::document::SEGMENTS_MAX;
 use crate::error::{Error, Result};
 use crate::id::{AgentId, CheckpointId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId, TopicId, WorkflowId};
 use crate::json;
@@ -163,6 +164,7 @@ pub struct SnapshotRecord {
     pub name: Option<String>,
     pub created_at: Timestamp,
     /// Each is also among the segments of the document.
+    #[serde(deserialize_with = "few::<_, _, SEGMENTS_MAX>")]
     pub segments: Vec<SnapshotSegment>,
 }
 
