@@ -1,6 +1,7 @@
 //! A turn, followed to its end by who waits for it.
 
 use std::io::Write;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -32,10 +33,16 @@ pub(super) struct Interrupts(mpsc::Receiver<()>);
 impl Interrupts {
     pub(super) fn listen() -> Self {
         let (told, interrupts) = mpsc::channel(1);
+        let mut next = Box::pin(tokio::signal::ctrl_c());
+        // It is heard from now on, not only when the task begins: an editor that was opened before that would, when it ends, put back that
+        // Ctrl-C ends the process.
+        let mut is_heard = next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            while is_heard || next.await.is_ok() {
+                is_heard = false;
                 // Who was told and did not listen yet need not be told twice.
                 let _ = told.try_send(());
+                next = Box::pin(tokio::signal::ctrl_c());
             }
         });
         Self(interrupts)
