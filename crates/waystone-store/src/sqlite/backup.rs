@@ -49,7 +49,12 @@ impl Copy {
 
     /// Makes the copy. What was removed meanwhile is removed from it too, before it has its name.
     pub(crate) fn make(&self) -> DbResult<BackedUp> {
-        let folder = self.to.clone().unwrap_or_else(|| self.directory.backup(self.at));
+        // One that was begun at the same moment is someone else's.
+        let own = || {
+            let mut later = (0..1000).map(|ms| self.directory.backup(Timestamp::from_ms(self.at.ms() + ms)));
+            later.find(|folder| !folder.exists()).unwrap_or_else(|| self.directory.backup(self.at))
+        };
+        let folder = self.to.clone().unwrap_or_else(own);
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 let message = format!("{} is not empty; a backup has a directory of its own", folder.display());
