@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 /// Levels of nesting in a context: `{}` is one.
@@ -19,13 +20,13 @@ const ENVELOPE_DEPTH_MAX: usize = 8;
 /// Reads `text` into a value that holds all of it, or says what cannot be held.
 pub fn parse_strict(text: &[u8]) -> Result<Value, String> {
     check_text(text)?;
-    read(text, Strict).map_err(|error| describe(&error))
+    read(text, Strict).map_err(|error| why_unread(&error))
 }
 
 /// Reads a message into a library's type. The last of duplicate keys counts.
 pub fn parse_message<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
     check_message(text)?;
-    read(text, PhantomData).map_err(|error| describe(&error))
+    read(text, PhantomData).map_err(|error| why_unread(&error))
 }
 
 /// Reads JSON that we wrote ourselves, whose depth was bounded then.
@@ -107,6 +108,15 @@ pub(crate) fn describe(error: &dyn fmt::Display) -> String {
         return format!("a lone surrogate in a text cannot be kept: {text}");
     }
     text
+}
+
+/// Why text could not be read: it is no JSON, or it says what cannot be kept.
+fn why_unread(error: &serde_json::Error) -> String {
+    let text = describe(error);
+    match error.classify() {
+        Category::Syntax | Category::Eof => format!("not valid JSON: {text}"),
+        Category::Data | Category::Io => text,
+    }
 }
 
 pub(crate) fn too_deep() -> String {

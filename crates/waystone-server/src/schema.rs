@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 /// calls the tool or not. What breaks a bound that is not told is refused with a reason.
 pub(crate) fn of_arguments<T: JsonSchema>() -> (Map<String, Value>, String) {
     let (mut schema, description) = of_request::<T>();
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+    // Some clients refuse a tool that does not say which arguments it has, though it has none.
+    if let Value::Object(properties) = schema.entry("properties").or_insert_with(|| json!({})) {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             let told = property.remove("description");
             shorten(property);

@@ -83,8 +83,7 @@ pub fn restore_from<'a>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Repaired, OpenError> {
     let bad = |message: &str| OpenError::Backup { path: from.to_owned(), message: message.to_owned() };
-    let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
-    let source = source.canonicalize().map_err(|error| bad(&error.to_string()))?;
+    let source = find_backup(from)?;
     let root = root.into();
     let directory = DataDirectory::prepare(root.path)?.unlocked_by(&root)?;
     if source == directory.database() {
@@ -114,6 +113,12 @@ pub fn restore_from<'a>(
         tracing::warn!(%error, "what was restored could not be copied");
     }
     Ok(Repaired { backup: Some(source), set_aside, findings, ..Repaired::default() })
+}
+
+/// The database of a backup, if there is one in the directory or under the name.
+pub fn find_backup(from: &Path) -> Result<PathBuf, OpenError> {
+    let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
+    source.canonicalize().map_err(|error| OpenError::Backup { path: from.to_owned(), message: error.to_string() })
 }
 
 /// An empty place in which a database is made.

@@ -1,7 +1,8 @@
 //! Operations: every change, in order, and how one is undone.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::{LIMIT_MAX, check_limit};
@@ -103,8 +104,16 @@ pub struct UndoOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<ProjectId>,
     /// The operation; your newest when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text_or_number")]
     pub operation_id: Option<OperationId>,
+}
+
+/// The id of an operation is a number in a text, and models leave the quotes out.
+fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<OperationId>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.to_string().parse().map(Some).map_err(D::Error::custom),
+        other => Option::deserialize(other).map_err(D::Error::custom),
+    }
 }
 
 /// What was undone.

@@ -26,6 +26,9 @@ pub struct Session {
     pub tags: Vec<String>,
     /// Where its name, tags, marks and rules came from: agent, or import. Each checkpoint has its own.
     pub origin: Origin,
+    /// Whether it is a conversation: its messages are under `/api/contexts`, with the same id.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub conversation: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
     /// Size of all its checkpoints as stored.

@@ -17,6 +17,7 @@ fn session(id: &str, hours_ago: i64) -> Resumable {
             last_accessed_at: Timestamp::from_ms(NOW_MS - hours_ago * HOUR_MS),
             tags: Vec::new(),
             origin: Origin::Agent,
+            conversation: false,
             workflow_id: None,
             total_size_bytes: 1,
             checkpoint_count: 1,

@@ -98,16 +98,16 @@ impl Found<'_> {
         let mut rows = statement.query((self.space, value, limit))?;
         while let Some(row) = rows.next()? {
             let session = session::read(row)?;
-            let newest: String = row.get(14)?;
-            let (_, newest_origin) = read_origin(row, 19)?;
+            let newest: String = row.get(15)?;
+            let (_, newest_origin) = read_origin(row, 20)?;
             let one = Resumable {
                 accessed_seq: row.get(9)?,
-                correlation: Hash(row.get(13)?),
+                correlation: Hash(row.get(14)?),
                 newest: newest.parse().map_err(|error| unreadable("a checkpoint's id", error))?,
-                newest_name: row.get(15).unwrap_or_default(),
+                newest_name: row.get(16).unwrap_or_default(),
                 newest_origin,
-                newest_bytes: row.get(18)?,
-                git: Git::new(row.get(16).unwrap_or_default(), row.get(17).unwrap_or_default()),
+                newest_bytes: row.get(19)?,
+                git: Git::new(row.get(17).unwrap_or_default(), row.get(18).unwrap_or_default()),
                 is_named: false,
                 hit: None,
                 session,

@@ -114,7 +114,7 @@ pub(crate) const COLUMNS: &str = concat!(
     session_column!("session", "critical_keys", "session"),
     ", ",
     session_column!("session", "context_rules", "session"),
-    ", session.imported"
+    ", session.imported, EXISTS (SELECT 1 FROM conversation AS v WHERE v.session = session.key)"
 );
 
 pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
@@ -130,6 +130,7 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Session> {
         tags: serde_json::from_str(&tags).unwrap_or_default(),
         // Agents mark keys and set rules.
         origin: Origin::Agent.shown(row.get::<_, i64>(12).unwrap_or(1) != 0),
+        conversation: row.get(13)?,
         workflow_id: workflow.and_then(|id| id.parse().ok()),
         total_size_bytes: row.get(7)?,
         checkpoint_count: row.get(8)?,

@@ -58,6 +58,7 @@ pub(crate) async fn run(
 
 /// Puts a backup in the place of what is there, before the store is opened. Says on standard error what was done.
 pub(crate) fn restore(command: &RestoreFrom, root: Root<'_>, clock: &Arc<dyn Clock>) -> anyhow::Result<Vec<Finding>> {
+    waystone_store::find_backup(&command.directory)?;
     if !command.yes {
         let question = format!(
             "Put {} in the place of all that is in {}? What is there now is kept aside in damaged/.",

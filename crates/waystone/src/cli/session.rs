@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use waystone_core::api::{
-    ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Session, UpdateSession,
+    ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Origin, Session, UpdateSession,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SessionId};
@@ -206,7 +206,8 @@ fn show(session: &Session) -> String {
         ("project", session.project_id.to_string()),
         ("name", session.name.clone().unwrap_or_default()),
         ("tags", session.tags.join(", ")),
-        ("origin", session.origin.to_string()),
+        ("origin", if session.origin == Origin::Import { session.origin.to_string() } else { String::new() }),
+        ("messages", if session.conversation { format!("waystone context show {}", session.id) } else { String::new() }),
         ("marked keys", session.critical_keys.join(", ")),
         ("rules", session.context_rules.iter().map(rule).collect::<Vec<_>>().join(", ")),
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),
@@ -232,7 +233,7 @@ fn row(session: &Session, now: Timestamp) -> Vec<String> {
     vec![
         session.id.to_string(),
         session.project_id.to_string(),
-        short(session.name.as_deref().unwrap_or_default()),
+        short(session.name.as_deref().unwrap_or(if session.conversation { "(conversation)" } else { "" })),
         thousands(session.checkpoint_count),
         bytes(session.total_size_bytes),
         ago(session.last_accessed_at, now),

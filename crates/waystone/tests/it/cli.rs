@@ -140,12 +140,14 @@ fn errors_come_with_a_hint_and_an_exit_code() {
         ("[1]", "it is not a JSON object"),
         ("{\"n\":123456789012345678901234567890}", "123456789012345678901234567890"),
         ("{\"s\":\"\\ud800\"}", "lone surrogate"),
-        ("{", "EOF"),
+        ("{", "not valid JSON: EOF"),
+        ("hello", "not valid JSON: expected value at line 1 column 1"),
     ] {
         std::fs::write(&file, text).unwrap();
         check(&["checkpoint", "save", "s", path], 2, says);
     }
     check(&["checkpoint", "save", "s", "/no/such/file"], 2, "cannot open /no/such/file");
+    check(&["restore-from", "/no/such/backup"], 3, "/no/such/backup");
     check(&["checkpoint", "show", "nope"], 1, "hint: look for its id");
     check(&["checkpoint", "show", "nope", "--json"], 1, r#""code":"CHECKPOINT_NOT_FOUND""#);
     check(&["checkpoint", "list", "s", "--limit", "0"], 2, "limit is 0, it must be from 1 to 1000");

@@ -37,8 +37,11 @@ async fn a_conversation_is_listed_among_the_sessions() {
     let context = talk.create().await;
     let (status, session) = talk.client.get(&format!("/api/sessions/{context}")).await;
     assert_eq!((status.as_u16(), &session["id"]), (200, &json!(context)), "{session}");
+    assert_eq!(session["conversation"], true, "{session}");
+    talk.client.call("POST", "/api/checkpoints", Some(json!({ "sessionId": "s", "context": { "n": 1 } }))).await;
     let (_, listed) = talk.client.get("/api/sessions").await;
-    assert_eq!(listed["sessions"][0]["id"], json!(context), "{listed}");
+    let kinds: Vec<_> = listed["sessions"].as_array().unwrap().iter().map(|one| (&one["id"], &one["conversation"])).collect();
+    assert_eq!(kinds, [(&json!("s"), &json!(null)), (&json!(context), &json!(true))], "{listed}");
 }
 
 #[tokio::test]

@@ -224,3 +224,14 @@ async fn an_undo_of_what_was_changed_since_is_a_conflict_that_names_what_changed
     assert_eq!(undone["undone"]["operation_id"], put["operation_id"]);
     refused(&c, "context_undo", json!({ "project_id": "p" }), "OPERATION_NOT_FOUND").await;
 }
+
+#[tokio::test]
+async fn an_operation_is_named_by_its_number_with_quotes_or_without() {
+    let c = Client::new();
+    let put = ask(&c, "context_put", json!({ "project_id": "p", "text": "a" })).await;
+    let number: u64 = put["operation_id"].as_str().unwrap().parse().unwrap();
+    let undone = ask(&c, "context_undo", json!({ "project_id": "p", "operation_id": number })).await;
+    assert_eq!(undone["undone"]["operation_id"], put["operation_id"]);
+    refused(&c, "context_undo", json!({ "project_id": "p", "operation_id": true }), "INVALID_PARAMETER").await;
+    refused(&c, "context_undo", json!({ "project_id": "p", "operation_id": 1.5 }), "OPERATION_NOT_FOUND").await;
+}
