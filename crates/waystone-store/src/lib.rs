@@ -104,6 +104,9 @@ impl OpenError {
     /// The next thing to do.
     pub fn hint(&self) -> String {
         let hint = match self {
+            Self::Unusable { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                "let this user write to it, only read it with --read-only, or choose another directory with --data-dir or WAYSTONE_DATA_DIR"
+            }
             Self::Unusable { .. } | Self::ForeignOwner { .. } => {
                 "choose another directory with --data-dir or WAYSTONE_DATA_DIR"
             }

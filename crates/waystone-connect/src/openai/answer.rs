@@ -43,7 +43,7 @@ impl Wire for Chunks {
         if let Some(error) = event.error.take() {
             return Err(peer.said(&error));
         }
-        self.usage = event.usage.take().map(|usage| usage.counted()).or(self.usage);
+        self.usage = event.usage().or(self.usage);
         let Some(mut choice) = event.into_choice() else { return Ok(Heard::Text(String::new())) };
         for delta in choice.calls() {
             self.calls.add(delta).map_err(|why| peer.interrupted(why))?;

@@ -80,7 +80,10 @@ fn tool_call(call: &Call, extra: Option<Value>) -> Value {
 }
 
 fn function(tool: &Tool) -> Value {
-    let mut function = json!({ "name": tool.name, "parameters": tool.input_schema });
+    let mut parameters = tool.input_schema.clone();
+    // Some servers refuse all tools when one does not say which arguments it has, though it has none.
+    parameters.entry("properties").or_insert_with(|| json!({}));
+    let mut function = json!({ "name": tool.name, "parameters": parameters });
     if !tool.description.is_empty() {
         function["description"] = json!(tool.description);
     }
@@ -91,11 +94,15 @@ fn function(tool: &Tool) -> Value {
 #[derive(Debug, Deserialize)]
 pub(super) struct Event {
     choices: Option<Vec<Choice>>,
-    pub(super) usage: Option<Usage>,
+    usage: Option<Value>,
     pub(super) error: Option<Value>,
 }
 
 impl Event {
+    pub(super) fn usage(&self) -> Option<model::Usage> {
+        self.usage.as_ref().and_then(counted)
+    }
+
     /// What it adds to the first answer; the only one, as only one is asked for.
     pub(super) fn into_choice(self) -> Option<Choice> {
         self.choices?.into_iter().find(|choice| choice.index.is_none_or(|index| index == 0))
@@ -195,21 +202,16 @@ struct Part {
     text: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Usage {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<Value>,
-}
-
-impl Usage {
-    pub(super) fn counted(&self) -> model::Usage {
-        let cached = self.prompt_tokens_details.as_ref().and_then(|details| details["cached_tokens"].as_u64());
-        model::Usage {
-            prompt: self.prompt_tokens.unwrap_or(0),
-            completion: self.completion_tokens.unwrap_or(0),
-            cache_read: cached.unwrap_or(0),
-            cache_write: 0,
-        }
-    }
+/// How many tokens a server counted, as far as it can be understood: an answer is not lost for it.
+fn counted(usage: &Value) -> Option<model::Usage> {
+    let number = |value: &Value| value.as_u64().or(value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
+    let prompt = number(&usage["prompt_tokens"]);
+    let completion = number(&usage["completion_tokens"]);
+    prompt.or(completion)?;
+    Some(model::Usage {
+        prompt: prompt.unwrap_or(0),
+        completion: completion.unwrap_or(0),
+        cache_read: number(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
+        cache_write: 0,
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::metadata::{TEXT_MAX, is_short};
@@ -104,13 +104,19 @@ pub struct UpdateContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = TEXT_MAX))]
     pub agent_role: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = PATH_MAX))]
-    pub workspace_path: Option<String>,
+    /// `null` takes the folder away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schemars(with = "Option<String>", length(min = 1, max = PATH_MAX))]
+    pub workspace_path: Option<Option<String>>,
     /// In place of those that there were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = TOOLS_MAX))]
     pub tools: Option<Vec<Tool>>,
+}
+
+/// What is given, if only to say that there is nothing.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> std::result::Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl CreateContext {
@@ -138,7 +144,7 @@ impl UpdateContext {
             parameters: self.parameters.unwrap_or(config.parameters),
             system_prompt_id: self.system_prompt_id.or(config.system_prompt_id),
             agent_role: self.agent_role.unwrap_or(config.agent_role),
-            workspace_path: self.workspace_path.or(config.workspace_path),
+            workspace_path: self.workspace_path.unwrap_or(config.workspace_path),
             tools: self.tools.unwrap_or(config.tools),
         }
     }

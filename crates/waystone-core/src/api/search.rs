@@ -26,6 +26,11 @@ pub struct Hit {
     pub age: String,
 }
 
+impl Hit {
+    /// Why something is found that does not fit itself.
+    pub const BESIDE: &'static str = "beside a match";
+}
+
 /// Searches everything by words and by meaning: segments in the window and in the stash, and what sessions last saved.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

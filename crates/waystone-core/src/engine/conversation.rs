@@ -164,7 +164,7 @@ impl Engine {
             let config = request.clone().apply(before.clone());
             config.check()?;
             let mut warnings = self.scan_config(&config)?;
-            warnings.extend(self.check_workspace(request.workspace_path.as_deref()).await?);
+            warnings.extend(self.check_workspace(request.workspace_path.as_ref().and_then(Option::as_deref)).await?);
             if self.store.configure_conversation(scope, id, &before, &config, self.clock.now()).await? {
                 let mut context = self.find_context(scope, id, FindContext { message_pool: false }).await?;
                 context.warnings.extend(warnings);

@@ -51,7 +51,8 @@ impl Engine {
         for one in ranked.into_iter().take(request.limit as usize) {
             sessions.push(self.describe(scope, one).await?);
         }
-        let next = sessions.first().map(|first| NextCall {
+        // What is not clear is not loaded on a guess.
+        let next = sessions.first().filter(|_| confident).map(|first| NextCall {
             tool: "workflow_checkpoint_load",
             arguments: Map::from_iter([("sessionId".to_owned(), first.session_id.as_str().into())]),
         });

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{CheckpointRecord, Metadata, SegmentRecord, SessionRecord};
+use crate::api::{ChatConfig, CheckpointRecord, Metadata, SegmentRecord, SessionRecord, Tool};
 use crate::canon::hash_object;
 use crate::error::{Error, Result};
 use crate::json::too_deep;
@@ -60,6 +60,20 @@ pub(super) fn cover_session(cover: Cover<'_>, session: &mut SessionRecord) -> u6
 pub(super) fn cover_segment(cover: Cover<'_>, segment: &mut SegmentRecord) -> u64 {
     let texts = segment.file_path.iter_mut().chain(&mut segment.tags).chain([&mut segment.text]);
     texts.map(|text| cover_text(cover, text)).sum()
+}
+
+/// What a model is told of tools, without secrets.
+pub(super) fn cover_tools(cover: Cover<'_>, tools: &mut [Tool]) -> u64 {
+    tools.iter_mut().map(|tool| cover_text(cover, &mut tool.description) + cover.object(&mut tool.input_schema)).sum()
+}
+
+impl ChatConfig {
+    /// Takes secrets out of how a conversation is led, and counts the texts that had some.
+    pub fn cover(&mut self, cover: Cover<'_>) -> u64 {
+        let texts = [&mut self.mode, &mut self.agent_role].into_iter().chain(&mut self.workspace_path);
+        let covered: u64 = texts.map(|text| cover_text(cover, text)).sum();
+        covered + cover.object(&mut self.parameters) + cover_tools(cover, &mut self.tools)
+    }
 }
 
 pub(super) fn cover_turn(cover: Cover<'_>, turn: &mut Turn) {

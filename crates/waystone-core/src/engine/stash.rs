@@ -3,7 +3,7 @@
 use super::Engine;
 use super::segment::preview;
 use crate::api::{
-    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, Segment, SegmentError, SegmentFilters, StashReply,
+    Hit, RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, Segment, SegmentError, SegmentFilters, StashReply,
     StashSegments, Tier,
 };
 use crate::error::Result;
@@ -83,7 +83,8 @@ impl Engine {
         let found = self.look_in_stash(scope, Some(project.clone()), request.query.as_deref(), &filters, look).await?;
         let (mut segments, mut moved, mut operation) = (found.segments, None, None);
         let best = segments.first().and_then(|segment| segment.hit.as_ref()).map_or(0.0, |hit| hit.score);
-        segments.retain(|segment| segment.hit.as_ref().is_none_or(|hit| hit.score >= RETRIEVED_SHARE * best));
+        let fits = |hit: &Hit| hit.score >= RETRIEVED_SHARE * best && hit.why != Hit::BESIDE;
+        segments.retain(|segment| segment.hit.as_ref().is_none_or(fits));
         if request.move_to_active {
             let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
             let which = WhichSegments::Ids(ids);

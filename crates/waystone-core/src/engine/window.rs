@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Engine;
 use super::model::answer_tokens;
+use super::secret::cover_tools;
 use super::turn::own::own_tools;
 use super::turn::prompt::{Called, system_prompt, tools_called};
 use crate::api::{
@@ -60,7 +61,10 @@ impl Engine {
         offload_unless(false, move || engine.assemble(rows, &config, tools).map_err(Error::WindowTooSmall)).await?
     }
 
-    fn assemble(&self, rows: WindowRows, config: &ChatConfig, tools: Vec<Tool>) -> Result<Prepared, TooSmall> {
+    fn assemble(&self, rows: WindowRows, config: &ChatConfig, mut tools: Vec<Tool>) -> Result<Prepared, TooSmall> {
+        if let Some(cover) = self.secrets.shown() {
+            cover_tools(cover, &mut tools);
+        }
         let WindowRows { entries, passed_over, pinned, stashed, made, .. } = rows;
         let last = made.first();
         let system = self.system_prompt(config);

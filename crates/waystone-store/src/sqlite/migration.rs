@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ErrorCode, params};
 use waystone_core::clock::Timestamp;
 
 use super::backup::Copy;
@@ -183,9 +183,13 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
-    match has_room(path) {
-        true => OpenError::Database { path: path.to_owned(), message: error.to_string() },
-        false => OpenError::Full { path: path.to_owned() },
+    let path = path.to_owned();
+    if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) {
+        return OpenError::Unusable { path, error: std::io::ErrorKind::PermissionDenied.into() };
+    }
+    match has_room(&path) {
+        true => OpenError::Database { path, message: error.to_string() },
+        false => OpenError::Full { path },
     }
 }
 

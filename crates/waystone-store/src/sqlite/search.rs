@@ -195,7 +195,7 @@ fn hit(found: &Found, snippet: Snippet, since: Timestamp, now: Timestamp) -> Hit
         (true, true) => "words and meaning",
         (true, false) => "words",
         (false, true) => "meaning",
-        (false, false) => "beside a match",
+        (false, false) => Hit::BESIDE,
     };
     Hit { score: f64::from(found.score), why, snippet: snippet.text, line: Some(snippet.line), age: now.age_of(since) }
 }

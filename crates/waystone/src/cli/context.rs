@@ -353,7 +353,8 @@ fn document(name: &SessionId, text: String, extension: &'static str, engine: &En
 async fn json_of(engine: &Engine, scope: &Scope, id: &SessionId, secrets: &Secrets) -> anyhow::Result<Text> {
     let mut found = engine.find_context(scope, id, FindContext { message_pool: true }).await?;
     let nodes = found.message_pool.iter_mut().flat_map(|pool| pool.values_mut());
-    let covered = nodes.map(|node| cover(secrets, &mut node.message)).sum();
+    let covered: u64 = nodes.map(|node| cover(secrets, &mut node.message)).sum();
+    let covered = covered + secrets.shown().map_or(0, |cover| found.config.cover(cover));
     let count = found.message_pool.as_ref().map_or(0, |pool| pool.len() as u64);
     let text = serde_json::to_string_pretty(&found)? + "\n";
     Ok(Text { count, covered, ..document(id, text, "json", engine) })
@@ -367,9 +368,10 @@ async fn markdown_of(
     branch: Option<BranchName>,
     secrets: &Secrets,
 ) -> anyhow::Result<Text> {
-    let found = engine.find_context(scope, id, FindContext { message_pool: false }).await?;
+    let mut found = engine.find_context(scope, id, FindContext { message_pool: false }).await?;
     let branch = branch.map_or_else(|| found.active_branch_name.parse(), Ok).map_err(anyhow::Error::msg)?;
-    let (mut messages, mut covered) = (Vec::new(), 0);
+    let mut messages = Vec::new();
+    let mut covered = secrets.shown().map_or(0, |cover| found.config.cover(cover));
     loop {
         let offset = u32::try_from(messages.len())?;
         let request = ListMessages { branch: Some(branch.clone()), limit: PAGE, offset, ids: None };

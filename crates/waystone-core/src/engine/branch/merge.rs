@@ -2,6 +2,8 @@
 //!
 //! What was told says itself which messages it stands for, from one to another. As long as it is in windows these are not told again.
 
+use std::sync::Arc;
+
 use super::common;
 use crate::api::{BranchMerged, ContextState, MergeBranch, MergedBranch, MessageType, Origin, Role};
 use crate::engine::Engine;
@@ -80,9 +82,10 @@ impl Engine {
         let own = other[first..=last].to_vec();
         let origin = own.iter().map(|entry| entry.message.metadata.origin).max().unwrap_or_default();
         let (messages, messages_tokens) = (own.len() as u64, own.iter().map(|entry| entry.tokens).sum());
-        let said = from.clone();
+        let (said, secrets) = (from.clone(), Arc::clone(&self.secrets));
         let tell = move || {
             let content = merged_text(&said, &own);
+            let content = secrets.shown().and_then(|cover| cover.text(&content)).unwrap_or(content);
             (tokens::count(&content) as u64, content)
         };
         let (tokens, content) = offload_unless(false, tell).await?;

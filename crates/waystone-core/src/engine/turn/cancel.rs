@@ -1,5 +1,9 @@
 //! Turns that someone ends before their end, and what is kept of them.
 
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::stream::STATE_CHANGED;
 use super::{MESSAGE_COMPLETED, Signal, completed, plain_step, refused};
 use crate::api::{ContextState, MessageType, Origin, Role, ToolOutcome, TurnChanged};
 use crate::engine::Engine;
@@ -11,6 +15,8 @@ use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step,
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
+/// More events than a turn has between two looks at it.
+const EVENTS_MAX: u32 = 256;
 
 impl Engine {
     /// Ends a turn. What was streamed is kept as a message that says so.
@@ -28,12 +34,16 @@ impl Engine {
         if let Some((message_id, context_state)) = self.asked_before(scope, &first, &step).await? {
             return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
         }
+        // Who may be asking again wants it ended, and it is.
+        if !first.state.is_running() && idempotency.is_some() {
+            let message_id = self.kept_answer(scope, context, &first.branch).await?;
+            return Ok(TurnChanged { context_state: first.state, message_id, warnings: self.warnings() });
+        }
         if fsm::next(first.state, TurnEvent::Cancel).is_none() {
             return Err(refused(context, first.state, TurnEvent::Cancel));
         }
         let mut turn = first.clone();
-        // Another run is another's, or another turn.
-        while turn.state.is_running() && turn.run == first.run {
+        while turn.state.is_running() && self.is_same_turn(scope, context, &first, &turn).await? {
             match turn.run.as_deref().and_then(|run| self.turns.find(context, run)) {
                 Some(signal) => {
                     signal.send_replace(Signal::Cancel(idempotency.clone()));
@@ -43,13 +53,26 @@ impl Engine {
             }
             turn = self.store.find_turn(scope, context).await?;
         }
-        // Someone decided about a call of it, or it ended and another began.
+        // It ended and another began.
         if turn.state.is_running() {
             let (why, hint) = ("it went on meanwhile", "look at GET /api/contexts/{id}/state, and end it again");
             return Err(Error::InvalidState { context: context.clone(), state: turn.state, why, hint });
         }
         let message_id = self.kept_answer(scope, context, &first.branch).await?;
         Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() })
+    }
+
+    /// Whether a turn is the one that it was: another run may be another turn, or the same that someone else goes on with, as after a decision
+    /// about its calls.
+    async fn is_same_turn(&self, scope: &Scope, context: &SessionId, first: &Turn, now: &Turn) -> Result<bool> {
+        if now.run == first.run {
+            return Ok(true);
+        }
+        let since = self.store.list_turn_events(scope, context, first.seq + 1, EVENTS_MAX).await?;
+        let states = since.iter().filter(|row| row.kind == STATE_CHANGED);
+        let mut states = states.filter_map(|row| serde_json::from_str::<Value>(&row.payload).ok());
+        let is_end = |event: Value| !ContextState::deserialize(&event["new_state"]).is_ok_and(ContextState::is_running);
+        Ok(!states.any(is_end))
     }
 
     /// The answer at the end of a branch, if someone ended it.

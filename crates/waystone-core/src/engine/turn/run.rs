@@ -1,5 +1,6 @@
 //! One turn, as the process that runs it goes through it. How a model is asked is in [`super::ask`], how tools are run in [`super::call`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(super) struct Live {
     /// The tools that the model was offered last, and how many it had called before.
     pub(super) offered: Vec<Tool>,
     pub(super) called: usize,
+    /// The ids of the calls that it was shown then: in a copy of another conversation they are in no row.
+    pub(super) call_ids: HashSet<String>,
     /// How long tools have run.
     pub(super) ran: Duration,
     /// What the model is asked next, and how many tokens that has.
@@ -93,6 +96,7 @@ impl Live {
             pending: Pending::default(),
             writing: None,
             offered: Vec::new(),
+            call_ids: HashSet::new(),
             called: 0,
             ran: Duration::ZERO,
             prepared: None,

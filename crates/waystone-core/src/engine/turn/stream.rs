@@ -106,6 +106,8 @@ struct Ring {
     written: u64,
     /// The log could not be read: nothing is told before it was.
     is_behind: bool,
+    /// The conversation was deleted: who has been told all is told that there is no more.
+    is_gone: bool,
     last: Option<(Arc<str>, u64)>,
 }
 
@@ -168,8 +170,17 @@ impl Channel {
         if !ring.is_behind {
             ring.push(frame);
         }
-        self.told.send_replace(ring.end());
+        self.told.send_replace(if ring.is_gone { u64::MAX } else { ring.end() });
         ring.end()
+    }
+
+    /// Ends all readers, because the conversation is gone; or lets them go on, because it is there again.
+    fn set_gone(&self, is_gone: bool) {
+        let mut ring = self.ring();
+        if ring.is_gone || is_gone {
+            ring.is_gone = is_gone;
+            self.told.send_replace(if is_gone { u64::MAX } else { ring.end() });
+        }
     }
 
     /// What was told up to this number is in the log now.

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{BEHIND_MAX, Channel, Frame, PAGE, Place, RESYNC, frames};
 use crate::api::Resync;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::SessionId;
 use crate::store::Scope;
 
@@ -40,6 +40,7 @@ impl Engine {
     pub async fn follow_context(&self, scope: &Scope, context: &SessionId, after: Option<&str>) -> Result<Reader> {
         let seq = self.store.find_turn(scope, context).await?.seq;
         let channel = self.turns.channels.open(context, seq);
+        channel.set_gone(false);
         let told = channel.told.subscribe();
         self.follow_others(scope, context, &channel);
         let newest = self.store.list_turn_events(scope, context, seq, 1).await?;
@@ -73,6 +74,8 @@ impl Engine {
             while let Some(channel) = channel.upgrade().filter(|channel| channel.has_readers()) {
                 // What cannot be read now is read with the next change.
                 let _ = channel.follow(&store, &scope, &context).await;
+                let found = store.find_turn(&scope, &context).await;
+                channel.set_gone(matches!(found, Err(Error::ContextNotFound(_))));
                 drop(channel);
                 if changes.changed().await.is_err() {
                     break;
@@ -161,6 +164,9 @@ impl Reader {
             if next >= ring.start {
                 let from = usize::try_from(next - ring.start).unwrap_or(usize::MAX);
                 self.source = Source::Ring(ring.end());
+                if ring.is_gone && next == ring.end() {
+                    return None;
+                }
                 // The log may have been ahead of it.
                 let told = ring.frames.iter().skip(from).filter(|frame| self.place.is_before(frame));
                 return Some(told.cloned().collect());
