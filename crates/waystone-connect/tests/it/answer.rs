@@ -1,6 +1,6 @@
 //! What comes back when all is well, in all its forms.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use waystone_core::model::{Chunk, Model};
 use waystone_testkit::model::{FakeModel, Reply};
 
@@ -68,6 +68,22 @@ async fn the_last_usage_is_told_once_and_at_the_end() {
     let (chunks, error) = ask(&fake).await;
     let usage = usage(9, 2);
     assert_eq!((chunks, error), ([texts(["a", "b"]), vec![usage]].concat(), None));
+}
+
+#[tokio::test]
+async fn an_answer_is_not_lost_because_its_tokens_are_counted_oddly() {
+    let fake = FakeModel::start().await;
+    let check = async |counted: Value, told: Option<Chunk>| {
+        let last = json!({ "choices": [{ "delta": { "content": "all" }, "finish_reason": "stop" }], "usage": counted });
+        fake.then(Reply::events([last.to_string(), "[DONE]".to_owned()]));
+        let expected = [texts(["all"]), told.into_iter().collect()].concat();
+        assert_eq!(ask(&fake).await, (expected, None), "{counted}");
+    };
+    check(json!({ "prompt_tokens": 12.0, "completion_tokens": 3.0 }), Some(usage(12, 3))).await;
+    check(json!({ "prompt_tokens": 12, "completion_tokens": "3" }), Some(usage(12, 0))).await;
+    check(json!({ "prompt_tokens": -1 }), None).await;
+    check(json!([]), None).await;
+    check(json!(0), None).await;
 }
 
 #[tokio::test]

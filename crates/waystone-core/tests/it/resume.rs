@@ -43,6 +43,7 @@ async fn without_a_query_it_is_the_branch_and_then_the_last_use_that_counts() {
     h.save("z", json!({ "goal": "ship z" })).await;
     assert_eq!(named(&h, json!({})).await, (ids(&["z", "y", "x"]), false));
     assert_eq!(named(&h, json!({ "limit": 1 })).await, (ids(&["z"]), false));
+    assert_eq!(resume(&h, json!({})).await.next, None, "what is not clear is not loaded on a guess");
     check_out(&mut h, "feat/x", None);
     assert_eq!(named(&h, json!({})).await, (ids(&["x", "z", "y"]), true));
 

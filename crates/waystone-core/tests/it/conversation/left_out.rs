@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use waystone_core::api::{ContextState, FindWindow, MergedBranch};
 use waystone_core::id::SessionId;
-use waystone_core::secret::Policy;
+use waystone_core::secret::{Policy, Secrets};
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, told, until_state};
@@ -64,6 +64,20 @@ async fn what_was_stashed_does_not_come_back_in_the_digest_that_is_made_later() 
     let survival = window.survival.unwrap();
     assert!(survival.total > 0 && survival.in_view > 0 && survival.lost == 0, "{survival:?}");
     assert_eq!(survival.total, survival.in_view + survival.one_call_away);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_redact_a_merge_tells_no_secret_and_keeps_none() {
+    let mut t = Talk::new().await;
+    t.h.engine = t.h.engine.clone().with_secrets(Secrets::new(Policy::Redact, Policy::Off, Vec::new()));
+    let id = begin(&t).await;
+    t.fake.then(Reply::text("yes")).then(Reply::text("yes"));
+    let key = ["AKIA", "Z7Q4", "M2XN", "W8LP", "T5RD"].concat();
+    fork(&t, &id, &format!("We decided to use the key {key} from now on.")).await;
+    let told = [merge(&t, &id, true).await.content, merge(&t, &id, false).await.content];
+    assert!(told.iter().all(|told| told.contains("We decided to use the key") && !told.contains(&key)), "{told:?}");
+    let kept = t.texts(&id, None).await;
+    assert!(kept.iter().all(|text| !text.contains(&key)), "{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,10 @@ async fn who_reads_an_answer_is_warned_of_the_secret_in_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_redact_a_model_is_sent_no_secret() {
     let t = with(Policy::Redact).await;
-    let id = t.create(json!({ "tools": [{ "name": "find", "read_only": true }] })).await.id;
+    let schema = json!({ "type": "object", "description": format!("not {}", key()) });
+    let find =
+        json!({ "name": "find", "read_only": true, "description": format!("uses {}", key()), "input_schema": schema });
+    let id = t.create(json!({ "tools": [find], "parameters": { "user": key() } })).await.id;
     t.fake.then(Reply::calls([("find", json!({ "text": key() }))]).after_results(Reply::text("ok")));
     t.fake.otherwise(Reply::text("ok"));
     let mut reader = t.follow(&id, None).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use waystone_core::Frame;
+use waystone_core::api::Deletion;
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, told, until_state};
@@ -126,4 +127,33 @@ async fn an_id_that_leads_nowhere_is_answered_with_what_is_written() {
     let mut reader = t.follow(&id, Some(&beyond)).await;
     let told = told(&reader.next().await.unwrap());
     assert_eq!((told[0].0.as_str(), &told[0].1["is_complete"]), ("Resync", &json!(false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_a_conversation_that_is_deleted_or_removed_is_told_all_and_then_ended() {
+    let t = Talk::new().await;
+    for purge in [false, true] {
+        let id = t.begin().await;
+        let mut reader = t.follow(&id, None).await;
+        t.say(&id, "hello").await;
+        t.h.engine.delete_context(&t.h.scope, &id, Deletion { purge }).await.unwrap();
+        let mut told = Vec::new();
+        while let Some(frames) = reader.next().await {
+            told.extend(frames.iter().map(|frame| frame.kind().to_owned()));
+        }
+        assert!(told.contains(&"MessageCompleted".to_owned()), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_restored_is_read_again() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    let mut reader = t.follow(&id, None).await;
+    t.h.engine.delete_context(&t.h.scope, &id, Deletion { purge: false }).await.unwrap();
+    assert!(reader.next().await.is_none());
+    t.h.engine.restore_session(&t.h.scope, &id).await.unwrap();
+    let mut again = t.follow(&id, None).await;
+    t.say(&id, "hello").await;
+    until_state(&mut again, is_idle).await;
 }

@@ -515,6 +515,37 @@ async fn a_turn_that_waits_or_runs_tools_can_be_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_ended_though_someone_decides_about_it_at_the_same_moment() {
+    for _ in 0..8 {
+        let b = Bench::new().await;
+        let (id, call) = waiting(&b).await;
+        let calls = [call.as_str()];
+        let (ended, decided) = tokio::join!(b.t.h.engine.cancel_turn(&b.t.h.scope, &id, None), b.approve(&id, &calls));
+        // It may have come to its end by itself, but it does not go on.
+        match ended {
+            Ok(ended) => assert_eq!(ended.context_state, ContextState::Idle),
+            Err(Error::InvalidState { state, .. }) => assert!(!state.is_running(), "{state:?} {decided:?}"),
+            Err(error) => panic!("{error}"),
+        }
+        b.check(&id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_conversation_calls_under_ids_that_are_new_in_it() {
+    let b = Bench::new().await;
+    b.t.fake.otherwise(Reply::calls([("look", json!({}))]).after_results(Reply::text("Done.")));
+    let first = b.t.begin().await;
+    b.say(&first, "Look.").await;
+    let copy = b.t.create(json!({ "parent_id": first })).await.id;
+    b.say(&copy, "Look again.").await;
+    let sent = b.t.fake.requests().pop().unwrap();
+    let messages = sent["messages"].as_array().unwrap().iter();
+    let ids: Vec<&Value> = messages.filter_map(|message| Some(&message.get("tool_calls")?[0]["id"])).collect();
+    assert_eq!(ids, ["call_0", "call_0-2"], "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_decides_about_expires() {
     let policy = ToolPolicy { approval_max: Some(Duration::from_secs(60)), ..ToolPolicy::default() };
     let b = Bench::with(policy).await;

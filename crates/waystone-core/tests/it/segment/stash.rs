@@ -107,6 +107,18 @@ async fn ten_are_retrieved_unless_more_are_asked_for() {
 }
 
 #[tokio::test]
+async fn what_stands_beside_a_match_is_found_but_not_retrieved() {
+    let h = Harness::new();
+    let texts = ["error: cannot open ledger.db", "the cat sat on the mat"];
+    let added = add(&h, json!({ "texts": texts, "stash": true })).await;
+    let found = search(&h, json!({ "query": "ledger" })).await.unwrap();
+    assert_eq!(found.segments.len(), 2);
+    let moved = retrieve(&h, json!({ "query": "ledger", "move_to_active": true })).await.unwrap();
+    assert_eq!(moved.retrieved_segments.len(), 1);
+    assert_eq!(in_window(&h).await, [added[0].clone()]);
+}
+
+#[tokio::test]
 async fn all_projects_are_searched_the_own_first_and_page_by_page() {
     let h = Harness::new();
     let mut expected = Vec::new();
