@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::api::{CleanUp, Cleaned, CleanedUp, RestoredCheckpoint, Session};
-use crate::error::Result;
+use crate::error::{Conflict, Error, Result};
 use crate::id::{CheckpointId, SessionId};
 use crate::retention::Selection;
 use crate::store::{Purged, Scope};
@@ -17,18 +17,34 @@ pub(super) fn warnings_of(purged: &Purged) -> impl Iterator<Item = String> {
     [OUT_OF_REACH].into_iter().chain(purged.is_in_log.then_some(IN_LOG)).map(str::to_owned)
 }
 
+fn not_deleted(what: &'static str, id: impl ToString) -> Error {
+    Error::Conflict(Conflict::NotDeleted { what, id: id.to_string() })
+}
+
 impl Engine {
     /// Lists a session again that was deleted, with its checkpoints.
     pub async fn restore_session(&self, scope: &Scope, id: &SessionId) -> Result<Session> {
         self.check_writable()?;
-        let session = self.store.restore_session(scope, id, self.clock.now()).await?;
+        let session = match self.store.restore_session(scope, id, self.clock.now()).await {
+            Err(Error::SessionNotFound(_)) if self.store.find_session(scope, id).await.is_ok() => {
+                return Err(not_deleted("session", id));
+            }
+            restored => restored?,
+        };
         Ok(Session { warnings: self.warnings(), ..session })
     }
 
     /// Lists a checkpoint again that was deleted or archived.
     pub async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId) -> Result<RestoredCheckpoint> {
         self.check_writable()?;
-        let restored = self.store.restore_checkpoint(scope, id, self.clock.now()).await?;
+        let restored = match self.store.restore_checkpoint(scope, id, self.clock.now()).await {
+            Err(Error::CheckpointNotFound(_))
+                if self.find_checkpoint(scope, id).await.is_ok_and(|found| !found.archived) =>
+            {
+                return Err(not_deleted("checkpoint", id));
+            }
+            restored => restored?,
+        };
         let (checkpoint_id, session_id) = (restored.checkpoint_id, restored.session_id);
         Ok(RestoredCheckpoint { checkpoint_id, session_id, warnings: self.warnings() })
     }

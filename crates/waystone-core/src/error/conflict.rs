@@ -28,7 +28,9 @@ pub enum Conflict {
     SegmentDiffers(SegmentId),
     #[error("snapshot `{0}` is here in another project")]
     SnapshotElsewhere(SnapshotId),
-    #[error("session `{0}` is a conversation: it has messages and no checkpoints")]
+    #[error("{what} `{id}` is not deleted: there is nothing to restore")]
+    NotDeleted { what: &'static str, id: String },
+    #[error("session `{0}` is a conversation: it has messages instead of a context")]
     IsConversation(SessionId),
     #[error("there is a branch `{0}` already")]
     BranchExists(BranchName),
@@ -76,6 +78,7 @@ impl Conflict {
             Self::IsConversation(_) => {
                 "use another session; this one is at GET /api/contexts/{id} and `waystone context`"
             }
+            Self::NotDeleted { .. } => "go on with it as it is",
             Self::BranchExists(_) => "choose another name, or switch to it",
             Self::CallDecided { .. } | Self::CallAnswered(_) => "look at it with GET /api/contexts/{id}/tools/{call}",
             Self::CallChanged(_) => "look at its arguments once more, and decide with its new hash",
@@ -93,6 +96,7 @@ impl Conflict {
             }
             Self::CheckpointDiffers(id) => json!({ "checkpointId": id }),
             Self::CheckpointElsewhere { id, session } => json!({ "checkpointId": id, "sessionId": session }),
+            Self::NotDeleted { id, .. } => json!({ "id": id }),
             Self::BranchExists(name) => json!({ "name": name }),
             Self::CallDecided { call, .. } | Self::CallChanged(call) | Self::CallAnswered(call) => {
                 json!({ "tool_call_id": call })

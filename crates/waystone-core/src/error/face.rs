@@ -16,13 +16,13 @@ pub enum Face {
 
 /// What is said, and what each face is told instead; where that is empty, it stays. What contains another stands before it.
 /// Agents are not told of conversations, for which they have no tools.
-const WORDS: [(&str, [&str; 3]); 25] = [
+const WORDS: [(&str, [&str; 3]); 26] = [
     (
         "; this one is at GET /api/contexts/{id} and `waystone context`",
         [
             " for checkpoints",
             "; this one is at GET /api/contexts/{id}",
-            "; this one is shown by `waystone context show`",
+            "; `waystone context show` and `waystone context export` are for this one",
         ],
     ),
     ("GET /api/contexts/{id}/tools/{call}", ["", "", "`waystone context show`"]),
@@ -103,6 +103,7 @@ const WORDS: [(&str, [&str; 3]); 25] = [
     ("a load without maxTokens", ["", "", "`waystone checkpoint show` without --max-tokens"]),
     ("what details.pinned names", ["", "", "details.pinned"]),
     ("load details.nearestCheckpointId", ["", "", "see `waystone checkpoint show details.nearestCheckpointId`"]),
+    ("see /docs for what there is", ["", "", "look at what there is with `list` or `show`"]),
     ("a shorter answer (max_tokens)", ["", "", "a shorter answer"]),
 ];
 

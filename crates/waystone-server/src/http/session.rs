@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/api/sessions/{sessionId}/restore", "restore_session", restore)
             .summary("Restore a deleted session with its checkpoints")
             .replies::<Session>(200)
-            .errors(&[404]),
+            .errors(&[404, 409]),
     ]
 }
 

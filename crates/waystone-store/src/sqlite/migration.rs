@@ -92,7 +92,10 @@ pub(crate) fn find_source(directory: &DataDirectory) -> Result<Source, OpenError
 pub(crate) fn run(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
     let path = directory.database();
     let unusable = |error| OpenError::Unusable { path: path.clone(), error };
-    if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+    let look = || open_untouched(&path, directory.keys()).and_then(|db| version(&db));
+    // One without a table is what a process left that was killed while it made the first; there is nothing in it to copy.
+    let has_any = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    if has_any && look().map_err(|error| cannot_open(&path, &error))? > 0 {
         if !directory.keys().is_sealed() && find_mark(directory).flatten().is_some() {
             return Err(OpenError::Sealed { path });
         }
@@ -196,4 +199,45 @@ pub(crate) fn cannot_open(path: &Path, error: &rusqlite::Error) -> OpenError {
 /// Whether a failure has another cause than a full disk. SQLite needs room for its index of the log even to read.
 pub(crate) fn has_room(path: &Path) -> bool {
     free_bytes(path.parent().unwrap_or(path)).map_or(true, |free| free >= ROOM_BYTES_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use waystone_testkit::harness::private_dir;
+
+    use super::*;
+
+    /// The data directory that a process leaves which is killed when it has made so much of the schema.
+    fn leave_behind(folder: &Path, migrations: usize) -> DataDirectory {
+        let directory = DataDirectory::prepare(folder).unwrap();
+        open_private_file(&directory.database()).unwrap();
+        let db = open_new(&directory.database(), directory.keys()).unwrap();
+        for (number, migration) in (1_u32..).zip(&MIGRATIONS[..migrations]) {
+            db.execute_batch(migration).unwrap();
+            if number == 1 {
+                add_first_space(&db, Timestamp::from_ms(1)).unwrap();
+            }
+            db.pragma_update(None, "user_version", number).unwrap();
+            db.pragma_update(None, "application_id", APPLICATION + number).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn a_first_start_that_was_killed_anywhere_is_taken_up_by_the_next() {
+        for migrations in 0..MIGRATIONS.len() {
+            let folder = private_dir();
+            let directory = leave_behind(folder.path(), migrations);
+            assert!(!is_current(&directory).unwrap());
+            run(&directory, Timestamp::from_ms(2)).unwrap_or_else(|error| panic!("after {migrations}: {error}"));
+            assert!(is_current(&directory).unwrap(), "after {migrations}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_no_damage_that_a_repair_would_mend() {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        let error = cannot_open(Path::new("waystone.db"), &rusqlite::Error::SqliteFailure(code, None));
+        assert!(matches!(error, OpenError::Unusable { .. }) && error.hint().contains("--read-only"), "{error:?}");
+    }
 }

@@ -34,11 +34,11 @@ pub(crate) fn repair(root: Root<'_>, clock: &Arc<dyn Clock>) -> anyhow::Result<V
     }
     match repaired.backup {
         Some(backup) => notes.push(format!(
-            "it began with the backup in {}; segments, tasks and the log are as they were then",
+            "it began with the backup in {}; segments, tasks, conversations and the log are as they were then",
             backup.display()
         )),
         None if !notes.is_empty() => {
-            notes.push("there was no good backup, and segments and tasks have no other copy: they are gone".to_owned());
+            notes.push("there was no good backup, and segments, tasks and conversations have no other copy: they are gone".to_owned());
         }
         None => {}
     }

@@ -53,8 +53,9 @@ fn read(path: &Path, bytes_max: u64, is_alone: bool) -> anyhow::Result<Vec<u8>> 
     };
     let mut text = Vec::new();
     source.take(bytes_max + 1).read_to_end(&mut text).map_err(|error| failed("read", &error))?;
-    let actual = text.len() as u64;
-    if actual > bytes_max {
+    if text.len() as u64 > bytes_max {
+        // Of what is piped in no more is known than that.
+        let actual = path.metadata().map_or(0, |metadata| metadata.len()).max(text.len() as u64);
         return Err(Error::PayloadTooLarge { what: "the file", actual, max: bytes_max }.into());
     }
     Ok(text)

@@ -92,7 +92,11 @@ async fn a_deleted_session_comes_back_with_all_that_it_had() {
     h.save("s", json!({ "goes": "on" })).await;
     h.check_invariants().await;
     let again = h.engine.restore_session(&h.scope, &id("s")).await.unwrap_err();
-    assert_eq!(again, Error::SessionNotFound(id("s")), "it is there");
+    assert_eq!(again.to_string(), "session `s` is not deleted: there is nothing to restore");
+    let again = h.engine.restore_checkpoint(&h.scope, &ids[0]).await.unwrap_err();
+    assert_eq!(again.code(), "CONFLICT", "{again}");
+    let none = h.engine.restore_session(&h.scope, &id("none")).await.unwrap_err();
+    assert_eq!(none, Error::SessionNotFound(id("none")));
     rebuild(&mut h).await;
     assert_eq!(sessions(&h, false).await, ["s"]);
 }
