@@ -115,27 +115,75 @@ fn render(node: &Node, units: &[Unit], choice: &Choice) -> Option<Value> {
     }
 }
 
-/// A mark for what is left out of a text says how many lines are; inside of a line, none.
+/// A mark for what is left out of a text says how many lines are; inside of a line, none, and the line stays one.
 fn render_text(range: Range<usize>, before: usize, units: &[Unit], choice: &Choice) -> Option<Value> {
     let (mut lines, mut gap): (Vec<String>, Option<usize>) = (Vec::new(), (before > 0).then_some(before));
-    let mut is_next = false;
+    // Whether something of the line at hand is shown.
+    let mut is_begun = false;
     for unit in range {
         let is_joined = units[unit].form == Form::Joined;
+        is_begun &= is_joined;
         if !choice.has(unit) {
             gap = Some(gap.unwrap_or(0) + usize::from(!is_joined));
-            is_next = false;
             continue;
         }
-        lines.extend(gap.take().map(mark));
-        match lines.last_mut().filter(|_| is_next && is_joined) {
+        let left_out = gap.take();
+        match lines.last_mut() {
+            Some(line) if is_begun => line.extend(left_out.map(|_| mark(0))),
+            // The rest of the line before.
+            Some(line) if left_out == Some(0) => line.push_str(&mark(0)),
+            _ => {
+                // A line that is shown from its middle on is not left out.
+                let whole = left_out.map(|left_out| left_out.saturating_sub(usize::from(is_joined)));
+                lines.extend(whole.filter(|whole| *whole > 0).map(mark));
+            }
+        }
+        match lines.last_mut().filter(|_| is_begun) {
             Some(line) => line.push_str(&units[unit].text),
+            None if is_joined => lines.push(mark(0) + &units[unit].text),
             None => lines.push(units[unit].text.clone()),
         }
-        is_next = true;
+        is_begun = true;
     }
-    if lines.is_empty() {
-        return None;
+    match (lines.last_mut(), gap) {
+        (None, _) => return None,
+        (Some(line), Some(0)) => line.push_str(&mark(0)),
+        (Some(_), gap) => lines.extend(gap.map(mark)),
     }
-    lines.extend(gap.map(mark));
     Some(lines.join("\n").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_that_is_cut_stays_one_line_and_no_line_is_said_to_be_left_out() {
+        let sentence = |n: usize| format!("The module {n} reads file_{n}.rs and writes what it found to table_{n}. ");
+        let text: String = (0..200).map(sentence).collect();
+        for tokens in [60, 100, 300] {
+            let shortened = Pieces::cut(&Value::from(text.trim()), true, None).within(tokens).unwrap();
+            let shortened = shortened.as_str().unwrap();
+            assert!(!shortened.contains('\n') && shortened.contains('⋯'), "{shortened}");
+            let parts = shortened.split('⋯').filter(|part| !part.is_empty());
+            parts.for_each(|part| assert!(text.contains(part), "{part:?} of {shortened}"));
+        }
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_counted_where_they_stood() {
+        let lines: Vec<String> = (0..40).map(|n| format!("step {n} of the build has compiled crate_{n}")).collect();
+        let shortened = Pieces::cut(&Value::from(lines.join("\n")), true, None).within(80).unwrap();
+        let mut at = 0;
+        for line in shortened.as_str().unwrap().lines() {
+            match line.strip_prefix('⋯') {
+                Some(count) => at += count.parse::<usize>().unwrap(),
+                None => {
+                    assert_eq!(line, lines[at]);
+                    at += 1;
+                }
+            }
+        }
+        assert_eq!(at, lines.len());
+    }
 }
