@@ -204,7 +204,8 @@ struct Part {
 
 /// How many tokens a server counted, as far as it can be understood: an answer is not lost for it.
 fn counted(usage: &Value) -> Option<model::Usage> {
-    let number = |value: &Value| value.as_u64().or(value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
+    let number =
+        |value: &Value| value.as_u64().or(value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
     let prompt = number(&usage["prompt_tokens"]);
     let completion = number(&usage["completion_tokens"]);
     prompt.or(completion)?;

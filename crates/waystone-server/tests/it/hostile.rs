@@ -222,7 +222,8 @@ async fn check_table(client: &Client, tools: &[(&str, Value)]) {
     let published = listed["result"]["tools"].as_array().unwrap().iter();
     for tool in published.filter(|tool| tool["name"].as_str().unwrap().starts_with("context_")) {
         let name = tool["name"].as_str().unwrap();
-        let fields = tool["inputSchema"]["properties"].as_object().expect("strict clients want them, even where there are none");
+        let fields =
+            tool["inputSchema"]["properties"].as_object().expect("strict clients want them, even where there are none");
         for (field, schema) in fields.iter().filter(|(_, schema)| schema.to_string().contains("\"string\"")) {
             assert!(given[name].contains(field.as_str()), "{name}: {field} {schema}");
         }

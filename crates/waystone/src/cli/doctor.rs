@@ -38,7 +38,10 @@ pub(crate) fn repair(root: Root<'_>, clock: &Arc<dyn Clock>) -> anyhow::Result<V
             backup.display()
         )),
         None if !notes.is_empty() => {
-            notes.push("there was no good backup, and segments, tasks and conversations have no other copy: they are gone".to_owned());
+            notes.push(
+                "there was no good backup, and segments, tasks and conversations have no other copy: they are gone"
+                    .to_owned(),
+            );
         }
         None => {}
     }

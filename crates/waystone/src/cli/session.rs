@@ -207,7 +207,10 @@ fn show(session: &Session) -> String {
         ("name", session.name.clone().unwrap_or_default()),
         ("tags", session.tags.join(", ")),
         ("origin", if session.origin == Origin::Import { session.origin.to_string() } else { String::new() }),
-        ("messages", if session.conversation { format!("waystone context show {}", session.id) } else { String::new() }),
+        (
+            "messages",
+            if session.conversation { format!("waystone context show {}", session.id) } else { String::new() },
+        ),
         ("marked keys", session.critical_keys.join(", ")),
         ("rules", session.context_rules.iter().map(rule).collect::<Vec<_>>().join(", ")),
         ("workflow", session.workflow_id.as_ref().map(ToString::to_string).unwrap_or_default()),

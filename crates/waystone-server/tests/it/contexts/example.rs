@@ -67,6 +67,11 @@ async fn a_context_is_created_with_all_that_was_asked_for() {
         "warnings": ["workspace_path `/path/to/workspace` is no folder here: tools that work in it will fail"],
     });
     assert_eq!((status, named(&created, &[(&text(&created["id"]), "C")])), (201, expected));
+    let path = format!("/{}", text(&created["id"]));
+    let (_, changed) = talk.call("PUT", &path, Some(json!({ "mode": "plan" }))).await;
+    assert_eq!(changed["config"]["workspace_path"], "/path/to/workspace", "what is left out stays");
+    let (status, changed) = talk.call("PUT", &path, Some(json!({ "workspace_path": null }))).await;
+    assert_eq!((status, changed["config"].get("workspace_path")), (200, None), "{changed}");
 }
 
 #[tokio::test]

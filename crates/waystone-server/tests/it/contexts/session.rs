@@ -40,7 +40,8 @@ async fn a_conversation_is_listed_among_the_sessions() {
     assert_eq!(session["conversation"], true, "{session}");
     talk.client.call("POST", "/api/checkpoints", Some(json!({ "sessionId": "s", "context": { "n": 1 } }))).await;
     let (_, listed) = talk.client.get("/api/sessions").await;
-    let kinds: Vec<_> = listed["sessions"].as_array().unwrap().iter().map(|one| (&one["id"], &one["conversation"])).collect();
+    let kinds: Vec<_> =
+        listed["sessions"].as_array().unwrap().iter().map(|one| (&one["id"], &one["conversation"])).collect();
     assert_eq!(kinds, [(&json!("s"), &json!(null)), (&json!(context), &json!(true))], "{listed}");
 }
 

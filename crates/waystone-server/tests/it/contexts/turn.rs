@@ -195,6 +195,12 @@ async fn a_cancelled_turn_keeps_what_was_streamed_and_says_so() {
     assert_eq!(kept, (&json!("one two "), &json!(true), &json!(question)));
     talk.fake.gone(1).await;
     talk.refuses("POST", &format!("/{context}/cancel"), None, 400, "INVALID_STATE").await;
+    let (status, ended) = talk.post_keyed(&format!("/{context}/cancel"), "k", &json!({})).await;
+    assert_eq!(
+        (status, &ended["context_state"]),
+        (200, &json!("Idle")),
+        "whoever may be asking again is told that it has ended"
+    );
     talk.ask(&context, "and on").await;
     let said: Vec<String> = talk.said(&context, None).await.into_iter().map(|(_, text)| text).collect();
     assert_eq!(said, ["count", "one two ", "and on", "and on"]);
