@@ -16,7 +16,7 @@ use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
 use super::document::{Import, Target};
-use super::render::{Out, count, plain_text, thousands};
+use super::render::{Out, count, plain_text};
 use crate::settings::Settings;
 use garbage::{Action, show_errors, show_garbage, show_pruned, show_usage};
 use list::{List, more, segments};
@@ -247,11 +247,12 @@ async fn run_on_stash(
                 let segments = count(stashed.stashed_segments.len() as u64, "segment");
                 let pinned = match stashed.errors.len() as u64 {
                     0 => String::new(),
-                    pinned => format!("; {} pinned and stay", count(pinned, "segment")),
+                    1 => "; 1 segment is pinned and stays".to_owned(),
+                    pinned => format!("; {} are pinned and stay", count(pinned, "segment")),
                 };
                 format!(
-                    "stashed {segments} with {} tokens{pinned}{}",
-                    thousands(stashed.tokens_stashed),
+                    "stashed {segments} with {}{pinned}{}",
+                    count(stashed.tokens_stashed, "token"),
                     undo(&stashed.operation_id)
                 )
             })

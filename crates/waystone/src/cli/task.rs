@@ -122,8 +122,8 @@ fn row(task: &Task, now: Timestamp) -> Vec<String> {
     vec![
         if task.current { "*".to_owned() } else { String::new() },
         task.task_id.to_string(),
-        format!("{} ({} tokens)", task.working_segments, thousands(task.working_tokens)),
-        format!("{} ({} tokens)", task.stashed_segments, thousands(task.stashed_tokens)),
+        format!("{} ({})", task.working_segments, count(task.working_tokens, "token")),
+        format!("{} ({})", task.stashed_segments, count(task.stashed_tokens, "token")),
         ago(task.last_updated, now),
     ]
 }

@@ -51,10 +51,10 @@ pub(super) async fn run(
         return out.print(&engine.list_task_context(scope, request).await?, |all| {
             let more = more(all.next_cursor.as_deref());
             format!(
-                "{}\n{} with {} tokens\n{more}",
+                "{}\n{} with {}\n{more}",
                 segments(&all.segments, full, engine.now()),
                 count(all.segment_count, "segment"),
-                thousands(all.total_tokens)
+                count(all.total_tokens, "token")
             )
         });
     }
@@ -75,11 +75,11 @@ pub(super) async fn run(
         }
         let more = more(set.next_cursor.as_deref());
         format!(
-            "{}\n{}: {} with {} tokens\n{more}",
+            "{}\n{}: {} with {}\n{more}",
             segments(&set.segments, full, engine.now()),
             place,
             count(set.segment_count, "segment"),
-            thousands(set.total_tokens)
+            count(set.total_tokens, "token")
         )
     })
 }
@@ -88,16 +88,18 @@ pub(super) fn more(cursor: Option<&str>) -> String {
     cursor.map(|cursor| format!("more: --cursor {cursor}\n")).unwrap_or_default()
 }
 
+/// How many tokens a segment has; what is not counted yet is an estimate, and said to be.
+fn tokens(segment: &Segment) -> String {
+    let about = if segment.tokens_computed_at.is_none() { "~" } else { "" };
+    format!("{about}{}", thousands(segment.tokens))
+}
+
 pub(super) fn segments(list: &[Segment], full: bool, now: Timestamp) -> String {
     if full {
         let whole = |segment: &Segment| {
-            let Segment { segment_id: id, kind, origin, tokens, .. } = segment;
-            format!(
-                "{id}  {}  from {origin}  {} tokens\n{}\n",
-                kind.as_str(),
-                thousands(*tokens),
-                plain_text(&segment.text)
-            )
+            let Segment { segment_id: id, kind, origin, .. } = segment;
+            let text = plain_text(&segment.text);
+            format!("{id}  {}  from {origin}  {} tokens\n{text}\n", kind.as_str(), tokens(segment))
         };
         return list.iter().map(whole).collect::<Vec<_>>().join("\n");
     }
@@ -113,7 +115,7 @@ pub(super) fn segments(list: &[Segment], full: bool, now: Timestamp) -> String {
             segment.segment_id.to_string(),
             segment.kind.as_str().to_owned(),
             place,
-            thousands(segment.tokens),
+            tokens(segment),
             ago(segment.last_touched_at, now),
             short(first.trim()),
         ]

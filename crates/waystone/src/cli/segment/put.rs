@@ -13,7 +13,10 @@ use super::{kind, undo};
 use crate::cli::checkpoint::origin;
 use crate::cli::failure::Failure;
 use crate::cli::file::read_text;
-use crate::cli::render::{Out, thousands};
+use crate::cli::render::{Out, count};
+
+/// From here on a person is told how to make room.
+const FULL_PERCENT: f64 = 60.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
@@ -101,9 +104,13 @@ pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, pro
     out.print(&put, |put| {
         let ids: String = put.segment_ids.iter().map(|id| format!("{id}\n")).collect();
         let known = if put.touched > 0 { format!(", {} known before", put.touched) } else { String::new() };
-        let (tokens, back) = (thousands(put.tokens_added), undo(&put.operation_id));
+        let (tokens, back) = (count(put.tokens_added, "token"), undo(&put.operation_id));
+        let room = match put.usage_percent >= FULL_PERCENT {
+            true => "; `waystone segment gc --target TOKENS` plans what may leave it",
+            false => "",
+        };
         format!(
-            "{ids}{} new with {tokens} tokens{known}{back}\nthe window is {:.1} % full",
+            "{ids}{} new with {tokens}{known}{back}\nthe window is {:.1} % full{room}",
             put.added, put.usage_percent
         )
     })
