@@ -22,6 +22,7 @@ mod server;
 mod settings;
 mod streaming;
 mod tools;
+mod usage;
 pub mod workspace;
 
 use std::collections::BTreeMap;

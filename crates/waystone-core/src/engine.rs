@@ -51,6 +51,7 @@ pub use summary::Summaries;
 pub use tool_call::{PolicyKind, ToolPolicy};
 use turn::Turns;
 pub use turn::{Frame, Reader};
+pub use usage::USAGE_WARNED_PERCENT;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 

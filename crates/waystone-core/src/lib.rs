@@ -42,5 +42,6 @@ pub mod words;
 
 pub use engine::{
     Chat, Engine, Export, Frame, GRACE_DAYS, GitState, Limits, Lookup, MAIN, PolicyKind, Reader, Summaries, ToolPolicy,
+    USAGE_WARNED_PERCENT,
 };
 pub use error::{Error, Result};

@@ -3,10 +3,11 @@
 use serde_json::Value;
 use waystone_core::model::{Call, ModelError, Usage};
 
-use super::wire::{self, Block, Delta, Event};
+use super::wire::{Block, Delta, Event};
 use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, read_arguments, read_cut_arguments};
 use crate::failure::Peer;
 use crate::streaming::{Heard, Rest, Wire};
+use crate::usage::tokens;
 
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -106,16 +107,16 @@ impl Blocks {
     }
 
     /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer. Some servers give all
-    /// but the last as 0.
-    fn count(&mut self, usage: Option<wire::Usage>) {
-        let Some(usage) = usage else { return };
+    /// but the last as 0. What is absent was said before, or is none.
+    fn count(&mut self, usage: Option<Value>) {
+        let Some(usage) = usage.filter(Value::is_object) else { return };
         let before = self.usage.unwrap_or_default();
-        let newer = |given: Option<u64>, before: u64| given.filter(|tokens| *tokens > 0).unwrap_or(before);
+        let newer = |name: &str, before: u64| tokens(&usage[name]).filter(|tokens| *tokens > 0).unwrap_or(before);
         self.usage = Some(Usage {
-            prompt: newer(usage.input_tokens, before.prompt),
-            completion: newer(usage.output_tokens, before.completion),
-            cache_read: newer(usage.cache_read_input_tokens, before.cache_read),
-            cache_write: newer(usage.cache_creation_input_tokens, before.cache_write),
+            prompt: newer("input_tokens", before.prompt),
+            completion: newer("output_tokens", before.completion),
+            cache_read: newer("cache_read_input_tokens", before.cache_read),
+            cache_write: newer("cache_creation_input_tokens", before.cache_write),
         });
     }
 }

@@ -147,7 +147,7 @@ pub(super) enum Event {
     },
     MessageDelta {
         delta: Option<Stop>,
-        usage: Option<Usage>,
+        usage: Option<Value>,
     },
     MessageStop,
     Error {
@@ -159,7 +159,7 @@ pub(super) enum Event {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Message {
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -193,13 +193,4 @@ pub(super) enum Delta {
 #[derive(Debug, Deserialize)]
 pub(super) struct Stop {
     pub(super) stop_reason: Option<String>,
-}
-
-/// What is absent was said before, or is none.
-#[derive(Debug, Deserialize)]
-pub(super) struct Usage {
-    pub(super) input_tokens: Option<u64>,
-    pub(super) cache_read_input_tokens: Option<u64>,
-    pub(super) cache_creation_input_tokens: Option<u64>,
-    pub(super) output_tokens: Option<u64>,
 }

@@ -11,6 +11,7 @@ use waystone_core::model::{self, Call, ModelCall, Said};
 use super::extra::Extras;
 use crate::call::{aside, sent_arguments};
 use crate::provider::Provider;
+use crate::usage::tokens;
 
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
@@ -204,15 +205,12 @@ struct Part {
 
 /// How many tokens a server counted, as far as it can be understood: an answer is not lost for it.
 fn counted(usage: &Value) -> Option<model::Usage> {
-    let number =
-        |value: &Value| value.as_u64().or(value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
-    let prompt = number(&usage["prompt_tokens"]);
-    let completion = number(&usage["completion_tokens"]);
+    let (prompt, completion) = (tokens(&usage["prompt_tokens"]), tokens(&usage["completion_tokens"]));
     prompt.or(completion)?;
     Some(model::Usage {
         prompt: prompt.unwrap_or(0),
         completion: completion.unwrap_or(0),
-        cache_read: number(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
+        cache_read: tokens(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
         cache_write: 0,
     })
 }

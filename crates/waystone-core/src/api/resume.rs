@@ -106,7 +106,7 @@ pub struct Resumed {
     /// What a client should know, such as that nothing is kept beyond the end of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How to get the first one's context back.
+    /// How to get the first one's context back, if it is clear that it is meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextCall>,
 }

@@ -117,27 +117,23 @@ fn render(node: &Node, units: &[Unit], choice: &Choice) -> Option<Value> {
 
 /// A mark for what is left out of a text says how many lines are; inside of a line, none, and the line stays one.
 fn render_text(range: Range<usize>, before: usize, units: &[Unit], choice: &Choice) -> Option<Value> {
-    let (mut lines, mut gap): (Vec<String>, Option<usize>) = (Vec::new(), (before > 0).then_some(before));
-    // Whether something of the line at hand is shown.
-    let mut is_begun = false;
+    let (mut lines, mut gap): (Vec<String>, usize) = (Vec::new(), before);
+    // Whether something of the line at hand is shown, and whether the line that was shown last is cut.
+    let (mut is_begun, mut is_cut) = (false, false);
     for unit in range {
         let is_joined = units[unit].form == Form::Joined;
         is_begun &= is_joined;
         if !choice.has(unit) {
-            gap = Some(gap.unwrap_or(0) + usize::from(!is_joined));
+            gap += usize::from(!is_joined);
+            is_cut |= is_begun;
             continue;
         }
-        let left_out = gap.take();
-        match lines.last_mut() {
-            Some(line) if is_begun => line.extend(left_out.map(|_| mark(0))),
-            // The rest of the line before.
-            Some(line) if left_out == Some(0) => line.push_str(&mark(0)),
-            _ => {
-                // A line that is shown from its middle on is not left out.
-                let whole = left_out.map(|left_out| left_out.saturating_sub(usize::from(is_joined)));
-                lines.extend(whole.filter(|whole| *whole > 0).map(mark));
-            }
+        if let Some(line) = lines.last_mut().filter(|_| std::mem::take(&mut is_cut)) {
+            line.push_str(&mark(0));
         }
+        // A line that is shown from its middle on is not left out.
+        let whole = std::mem::take(&mut gap).saturating_sub(usize::from(is_joined && !is_begun));
+        lines.extend((whole > 0).then(|| mark(whole)));
         match lines.last_mut().filter(|_| is_begun) {
             Some(line) => line.push_str(&units[unit].text),
             None if is_joined => lines.push(mark(0) + &units[unit].text),
@@ -145,11 +141,8 @@ fn render_text(range: Range<usize>, before: usize, units: &[Unit], choice: &Choi
         }
         is_begun = true;
     }
-    match (lines.last_mut(), gap) {
-        (None, _) => return None,
-        (Some(line), Some(0)) => line.push_str(&mark(0)),
-        (Some(_), gap) => lines.extend(gap.map(mark)),
-    }
+    lines.last_mut()?.push_str(if is_cut { "⋯" } else { "" });
+    lines.extend((gap > 0).then(|| mark(gap)));
     Some(lines.join("\n").into())
 }
 
@@ -167,6 +160,23 @@ mod tests {
             assert!(!shortened.contains('\n') && shortened.contains('⋯'), "{shortened}");
             let parts = shortened.split('⋯').filter(|part| !part.is_empty());
             parts.for_each(|part| assert!(text.contains(part), "{part:?} of {shortened}"));
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_mark_is_whole() {
+        let sentence = |n: usize| format!("The module {n} reads file_{n}.rs and writes what it found to table_{n}. ");
+        let line = |n: usize| match n % 3 {
+            0 => (0..6).map(|part| sentence(10 * n + part)).collect(),
+            _ => format!("step {n} has compiled crate_{n}"),
+        };
+        let lines: Vec<String> = (0..60).map(line).collect();
+        let pieces = Pieces::cut(&Value::from(lines.join("\n")), true, None);
+        for tokens in (100..1500).step_by(50) {
+            let shortened = pieces.within(tokens).unwrap();
+            for line in shortened.as_str().unwrap().lines() {
+                assert!(line.contains('⋯') || lines.iter().any(|whole| whole == line), "{line:?} of {shortened}");
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::score::age_hours;
 use crate::store::{Roots, Scope, Usage, WhichTask};
 
 /// From here on the window is called full, in percent, and more so.
-const WARNING: f64 = 60.0;
+pub const USAGE_WARNED_PERCENT: f64 = 60.0;
 const HIGH: f64 = 80.0;
 const URGENT: f64 = 90.0;
 /// Down to here it is to be emptied.
@@ -48,7 +48,7 @@ impl Engine {
         let mut warnings = self.warnings();
         warnings.extend(found);
         warnings.extend(
-            (percent >= WARNING)
+            (percent >= USAGE_WARNED_PERCENT)
                 .then(|| format!("the window is {percent:.0} % full: {} of {limit} tokens", metrics.total_tokens)),
         );
         Ok(UsageReply {
@@ -118,7 +118,7 @@ impl Engine {
         tokens: u64,
         limit: u64,
     ) -> Option<NextCall> {
-        if self.percent(tokens, limit) < WARNING {
+        if self.percent(tokens, limit) < USAGE_WARNED_PERCENT {
             return None;
         }
         let mut arguments = Map::from_iter([("project_id".to_owned(), json!(project))]);
@@ -193,10 +193,10 @@ fn recommend(percent: f64) -> Recommendation {
     let (priority, message) = match percent {
         percent if percent >= URGENT => ("urgent", "Context is nearly full: prune now"),
         percent if percent >= HIGH => ("high", "Context usage is high: prune before it is full"),
-        percent if percent >= WARNING => ("medium", "Context fills up: plan what may go"),
+        percent if percent >= USAGE_WARNED_PERCENT => ("medium", "Context fills up: plan what may go"),
         _ => ("low", "Context usage is healthy"),
     };
-    let action = (percent >= WARNING).then_some("context_gc_analyze");
+    let action = (percent >= USAGE_WARNED_PERCENT).then_some("context_gc_analyze");
     Recommendation { priority, message: message.to_owned(), action }
 }
 

@@ -3,6 +3,8 @@
 mod entry;
 mod summary;
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use super::Engine;
@@ -11,13 +13,13 @@ use super::secret::cover_tools;
 use super::turn::own::own_tools;
 use super::turn::prompt::{Called, system_prompt, tools_called};
 use crate::api::{
-    ChatConfig, FindWindow, LeftOutMessage, ModelInfo, Role, Tool, UsageWarning, Window, WindowAssembled, WindowChange,
-    WindowSpan, WindowSurvival,
+    ChatConfig, ContentPart, FindWindow, LeftOutMessage, ModelInfo, Role, Tool, UsageWarning, Window, WindowAssembled,
+    WindowChange, WindowSpan, WindowSurvival,
 };
 use crate::canon::Hash;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
-use crate::id::{BranchName, SessionId};
+use crate::id::{BranchName, SessionId, ToolCallId};
 use crate::model::{Said, Usage};
 use crate::offload::offload_unless;
 use crate::store::{MadeWindow, Manifest, NewWindow, Scope, WindowRows};
@@ -245,6 +247,16 @@ impl Engine {
 }
 
 impl Prepared {
+    /// The ids of the calls on the branch, as far as it was loaded.
+    pub(super) fn call_ids(&self) -> HashSet<ToolCallId> {
+        let parts = self.entries.iter().flat_map(|entry| &entry.message.content);
+        let ids = parts.filter_map(|part| match part {
+            ContentPart::ToolCall { id, .. } => Some(id.clone()),
+            ContentPart::Text { .. } | ContentPart::ToolResult { .. } => None,
+        });
+        ids.collect()
+    }
+
     /// What is kept of it, under the id of the event that tells of it.
     pub(super) fn kept(&self, id: String) -> NewWindow {
         NewWindow { id, head: self.head, tokens: self.assembled.tokens, manifest: self.manifest.clone() }

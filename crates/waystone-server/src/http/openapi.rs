@@ -117,7 +117,7 @@ fn meaning(status: u16) -> &'static str {
         403 => "The request comes from another machine's page.",
         404 => "There is no such thing.",
         405 => "Another method is needed.",
-        409 => "Something changed meanwhile, or was used for something else.",
+        409 => "Something changed meanwhile, was used for something else, or is not in a state for it.",
         413 => "The body is too large, or a quota is exceeded.",
         415 => "The body is not JSON.",
         422 => "What was saved is damaged; the nearest good one is named.",

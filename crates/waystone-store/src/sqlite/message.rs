@@ -154,7 +154,7 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Message> {
     let tokens = MessageTokens {
         prompt: facts.prompt_tokens,
         completion: facts.completion_tokens,
-        total: facts.prompt_tokens.saturating_add(facts.completion_tokens),
+        total: facts.prompt_tokens + facts.completion_tokens,
         cache_read: facts.cache_read_tokens,
         cache_write: facts.cache_write_tokens,
         estimated: facts.is_estimate,

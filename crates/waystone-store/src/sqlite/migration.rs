@@ -48,14 +48,17 @@ pub(crate) fn is_confirmed(db: &Connection, version: u32) -> rusqlite::Result<bo
 /// Whether the schema is the one this program knows. A newer one is an error, and nothing is touched.
 pub(crate) fn is_current(directory: &DataDirectory) -> Result<bool, OpenError> {
     let path = directory.database();
-    if path.metadata().map_or(true, |metadata| metadata.len() == 0) {
-        // A fresh database beside what is left of another would hide all that was saved.
-        let is_lost = directory.has_copies() || directory.rebuilt().exists();
-        return if is_lost { Err(OpenError::Lost { path }) } else { Ok(false) };
+    let is_empty = path.metadata().map_or(true, |metadata| metadata.len() == 0);
+    let found = match is_empty {
+        true => 0,
+        false => open_untouched(&path, directory.keys())
+            .and_then(|db| version(&db))
+            .map_err(|error| cannot_open(&path, &error))?,
+    };
+    // A fresh database beside what is left of another would hide all that was saved.
+    if found == 0 && (directory.has_copies() || directory.rebuilt().exists()) {
+        return Err(OpenError::Lost { path });
     }
-    let found = open_untouched(&path, directory.keys())
-        .and_then(|db| version(&db))
-        .map_err(|error| cannot_open(&path, &error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path, found, known: VERSION });
     }
@@ -232,6 +235,15 @@ mod tests {
             run(&directory, Timestamp::from_ms(2)).unwrap_or_else(|error| panic!("after {migrations}: {error}"));
             assert!(is_current(&directory).unwrap(), "after {migrations}");
         }
+    }
+
+    #[test]
+    fn a_database_without_a_table_beside_copies_of_another_is_not_filled() {
+        let folder = private_dir();
+        let directory = leave_behind(folder.path(), 0);
+        std::fs::create_dir_all(folder.path().join("contexts").join("s")).unwrap();
+        std::fs::write(folder.path().join("contexts").join("s").join("a.json.zst"), "a copy").unwrap();
+        assert!(matches!(is_current(&directory), Err(OpenError::Lost { .. })));
     }
 
     #[test]

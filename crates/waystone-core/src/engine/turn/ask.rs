@@ -1,6 +1,5 @@
 //! A model asked, its answer told as it comes, and what becomes of it: a message, and calls of tools.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -21,7 +20,7 @@ use crate::engine::window::Prepared;
 use crate::error::Result;
 use crate::fsm::{self, TurnEvent};
 use crate::id::SegmentId;
-use crate::model::{Call, Chunk, ModelCall, Said, Usage};
+use crate::model::{Call, Chunk, ModelCall, Usage};
 use crate::offload::offload;
 use crate::store::{Draft, MessageFacts, NewCheckpoint, NewMessage, Scope, Step, ToolChange};
 
@@ -73,10 +72,10 @@ impl Live {
             step.tell(self.n, USAGE_WARNING, serde_json::to_string(&warning).unwrap_or_default());
         }
         self.take(step).await?;
+        let call_ids = prepared.call_ids();
         let Prepared { tools, called, manifest, assembled, .. } = prepared;
         let tokens = assembled.tokens;
-        let messages: Vec<Said> = assembled.spans.into_iter().filter_map(|span| span.said).collect();
-        (self.called, self.offered, self.call_ids) = (called.calls, tools.clone(), call_ids(&messages));
+        (self.called, self.offered, self.call_ids) = (called.calls, tools.clone(), call_ids);
         let mut parameters = self.turn.config.parameters.clone();
         if let Some(cover) = self.engine.secrets.shown() {
             cover.object(&mut parameters);
@@ -84,7 +83,7 @@ impl Live {
         let call = ModelCall {
             model: manifest.model,
             system: manifest.system,
-            messages,
+            messages: assembled.spans.into_iter().filter_map(|span| span.said).collect(),
             tools,
             is_last: called.rounds >= ROUNDS_MAX || called.calls >= CALLS_MAX || self.has_run_long(),
             answer_tokens: answer_tokens(&self.turn.config.parameters, manifest.limit),
@@ -359,13 +358,4 @@ impl Live {
             self.engine.prepare_message(Role::Assistant, kind, self.text.clone(), parts, Origin::Agent, facts);
         Ok((NewMessage { id, ..message.await? }, warnings))
     }
-}
-
-/// The ids of all calls that a model is shown.
-fn call_ids(messages: &[Said]) -> HashSet<String> {
-    let calls = messages.iter().filter_map(|said| match said {
-        Said::Calls { calls, .. } => Some(calls),
-        _ => None,
-    });
-    calls.flatten().map(|call| call.id.clone()).collect()
 }

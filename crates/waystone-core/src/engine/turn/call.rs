@@ -113,7 +113,7 @@ async fn free_id(live: &Live, wanted: &str, judged: &[Judged]) -> Outcome<ToolCa
     let names = std::iter::once(base.clone()).chain((2_u64..).map(|number| format!("{base}-{number}")));
     for name in names {
         let Ok(id) = name.parse::<ToolCallId>() else { break };
-        if live.call_ids.contains(&name) || judged.iter().any(|judged| judged.new.id == id) {
+        if live.call_ids.contains(&id) || judged.iter().any(|judged| judged.new.id == id) {
             continue;
         }
         match live.engine.store.find_tool_call(&live.scope, &live.context, &id).await {

@@ -11,11 +11,11 @@ use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
-use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, ToolChange, Turn};
+use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, Stepped, ToolChange, Turn};
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
-/// More events than a turn has between two looks at it.
+/// Who finds more events than this since it looked does not go on: they may be another turn's.
 const EVENTS_MAX: u32 = 256;
 
 impl Engine {
@@ -34,10 +34,18 @@ impl Engine {
         if let Some((message_id, context_state)) = self.asked_before(scope, &first, &step).await? {
             return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
         }
-        // Who may be asking again wants it ended, and it is.
+        // Who may be asking again wants it ended, and it is. That is remembered: asked once more it does not end another.
         if !first.state.is_running() && idempotency.is_some() {
+            let run = first.run.clone().unwrap_or_else(|| self.clock.new_id());
+            let mut ended = plain_step(context, &first, first.state, &run, self);
+            (ended.operation, ended.idempotency, ended.error) = (Some(CANCELLED), idempotency, first.error.clone());
+            let context_state = match self.store.step_turn(scope, ended).await? {
+                Stepped::Done { .. } => first.state,
+                Stepped::Before { state, .. } => state,
+                Stepped::Moved(state) => return Err(refused(context, state, TurnEvent::Cancel)),
+            };
             let message_id = self.kept_answer(scope, context, &first.branch).await?;
-            return Ok(TurnChanged { context_state: first.state, message_id, warnings: self.warnings() });
+            return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
         }
         if fsm::next(first.state, TurnEvent::Cancel).is_none() {
             return Err(refused(context, first.state, TurnEvent::Cancel));
@@ -69,6 +77,9 @@ impl Engine {
             return Ok(true);
         }
         let since = self.store.list_turn_events(scope, context, first.seq + 1, EVENTS_MAX).await?;
+        if since.len() >= EVENTS_MAX as usize {
+            return Ok(false);
+        }
         let states = since.iter().filter(|row| row.kind == STATE_CHANGED);
         let mut states = states.filter_map(|row| serde_json::from_str::<Value>(&row.payload).ok());
         let is_end = |event: Value| !ContextState::deserialize(&event["new_state"]).is_ok_and(ContextState::is_running);

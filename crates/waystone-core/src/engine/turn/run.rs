@@ -13,7 +13,7 @@ use crate::api::{ContextState, Tool, TurnError};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
-use crate::id::SessionId;
+use crate::id::{SessionId, ToolCallId};
 use crate::model::{ModelCall, ModelError};
 use crate::store::{Idempotency, NewTurnEvent, Scope, Step, Stepped, ToolChange, Turn};
 
@@ -45,8 +45,8 @@ pub(super) struct Live {
     /// The tools that the model was offered last, and how many it had called before.
     pub(super) offered: Vec<Tool>,
     pub(super) called: usize,
-    /// The ids of the calls that it was shown then: in a copy of another conversation they are in no row.
-    pub(super) call_ids: HashSet<String>,
+    /// The ids of calls on its branch: in a copy of another conversation they are in no row.
+    pub(super) call_ids: HashSet<ToolCallId>,
     /// How long tools have run.
     pub(super) ran: Duration,
     /// What the model is asked next, and how many tokens that has.

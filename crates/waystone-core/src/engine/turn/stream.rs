@@ -89,7 +89,7 @@ pub(super) struct Deltas {
 #[derive(Debug)]
 pub(super) struct Channel {
     ring: Mutex<Ring>,
-    /// How many were ever told.
+    /// How many were ever told, or [`u64::MAX`] when there will be no more.
     told: watch::Sender<u64>,
     /// The newest row of the log that was told.
     followed: tokio::sync::Mutex<i64>,
@@ -170,7 +170,7 @@ impl Channel {
         if !ring.is_behind {
             ring.push(frame);
         }
-        self.told.send_replace(if ring.is_gone { u64::MAX } else { ring.end() });
+        self.wake(&ring);
         ring.end()
     }
 
@@ -179,8 +179,13 @@ impl Channel {
         let mut ring = self.ring();
         if ring.is_gone || is_gone {
             ring.is_gone = is_gone;
-            self.told.send_replace(if is_gone { u64::MAX } else { ring.end() });
+            self.wake(&ring);
         }
+    }
+
+    /// Lets readers look.
+    fn wake(&self, ring: &Ring) {
+        self.told.send_replace(if ring.is_gone { u64::MAX } else { ring.end() });
     }
 
     /// What was told up to this number is in the log now.
@@ -212,7 +217,7 @@ impl Channel {
                 }
             }
             *followed = newest;
-            self.told.send_replace(ring.end());
+            self.wake(&ring);
         }
     }
 }

@@ -146,6 +146,17 @@ async fn who_reads_a_conversation_that_is_deleted_or_removed_is_told_all_and_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_far_behind_in_a_conversation_that_is_removed_is_ended_too() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    let mut slow = t.follow(&id, None).await;
+    t.fake.then(Reply::chunks((0..600).map(|n| format!("{n} "))));
+    t.say(&id, "count").await;
+    t.h.engine.delete_context(&t.h.scope, &id, Deletion { purge: true }).await.unwrap();
+    while slow.next().await.is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_is_restored_is_read_again() {
     let t = Talk::new().await;
     let id = t.begin().await;

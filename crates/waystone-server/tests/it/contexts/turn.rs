@@ -276,3 +276,20 @@ async fn an_answer_names_the_model_that_gave_it() {
     let stored = talk.get(&format!("/{context}/messages/{message}")).await;
     assert_eq!(stored["metadata"]["model_id"], "gpt-5");
 }
+
+#[tokio::test]
+async fn a_cancel_that_came_too_late_and_is_sent_again_ends_no_other_turn() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::text("done")).then(Reply::chunks(["one ", "two"]).gated());
+    let context = talk.create().await;
+    talk.ask(&context, "first").await;
+    let path = format!("/{context}/cancel");
+    let late = talk.post_keyed(&path, "k", &json!({})).await;
+    assert_eq!((late.0, &late.1["context_state"]), (200, &json!("Idle")));
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "second").await;
+    assert_eq!(talk.post_keyed(&path, "k", &json!({})).await, late);
+    talk.fake.release(2);
+    until_state(&mut events, "Idle").await;
+    assert_eq!(talk.said(&context, None).await.last().unwrap().1, "one two");
+}

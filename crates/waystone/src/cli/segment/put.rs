@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use waystone_core::Engine;
+use waystone_core::USAGE_WARNED_PERCENT;
 use waystone_core::api::{Origin, PutSegments, SegmentType};
 use waystone_core::id::{ProjectId, TaskId, TopicId};
 use waystone_core::store::Scope;
@@ -14,9 +15,6 @@ use crate::cli::checkpoint::origin;
 use crate::cli::failure::Failure;
 use crate::cli::file::read_text;
 use crate::cli::render::{Out, count};
-
-/// From here on a person is told how to make room.
-const FULL_PERCENT: f64 = 60.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
@@ -105,7 +103,7 @@ pub(super) async fn run(put: Put, engine: &Engine, scope: &Scope, out: &Out, pro
         let ids: String = put.segment_ids.iter().map(|id| format!("{id}\n")).collect();
         let known = if put.touched > 0 { format!(", {} known before", put.touched) } else { String::new() };
         let (tokens, back) = (count(put.tokens_added, "token"), undo(&put.operation_id));
-        let room = match put.usage_percent >= FULL_PERCENT {
+        let room = match put.usage_percent >= USAGE_WARNED_PERCENT {
             true => "; `waystone segment gc --target TOKENS` plans what may leave it",
             false => "",
         };

@@ -42,6 +42,11 @@ impl Engine {
         let channel = self.turns.channels.open(context, seq);
         channel.set_gone(false);
         let told = channel.told.subscribe();
+        // It may have been deleted in between, and who looks for that has looked already.
+        if let Err(error) = self.store.find_turn(scope, context).await {
+            channel.set_gone(matches!(error, Error::ContextNotFound(_)));
+            return Err(error);
+        }
         self.follow_others(scope, context, &channel);
         let newest = self.store.list_turn_events(scope, context, seq, 1).await?;
         let newest = newest.first().map(|row| (row.seq, row.run.as_str().into(), row.last));
@@ -149,8 +154,11 @@ impl Reader {
         }
         if found.is_empty() {
             let ring = self.channel.ring();
-            if let Some(next) = ring.next_after(&self.place) {
-                (self.source, self.is_slow) = (Source::Ring(next), false);
+            match ring.next_after(&self.place) {
+                Some(next) => (self.source, self.is_slow) = (Source::Ring(next), false),
+                // What it has missed was removed with the conversation.
+                None if ring.is_gone => self.source = Source::Ended,
+                None => {}
             }
         }
         Ok(found)
