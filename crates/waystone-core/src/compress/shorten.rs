@@ -166,12 +166,17 @@ mod tests {
     #[test]
     fn a_line_without_a_mark_is_whole() {
         let sentence = |n: usize| format!("The module {n} reads file_{n}.rs and writes what it found to table_{n}. ");
+        // What is asked for stands at the beginning of long lines, with short ones between them.
         let line = |n: usize| match n % 3 {
-            0 => (0..6).map(|part| sentence(10 * n + part)).collect(),
+            0 => (0..20).fold(
+                format!("It was zebra_{n} who broke the build of the parser in the first place. "),
+                |line, part| line + &sentence(100 * n + part),
+            ),
             _ => format!("step {n} has compiled crate_{n}"),
         };
-        let lines: Vec<String> = (0..60).map(line).collect();
-        let pieces = Pieces::cut(&Value::from(lines.join("\n")), true, None);
+        let lines: Vec<String> = (0..30).map(line).collect();
+        let pieces =
+            Pieces::cut(&Value::from(lines.join("\n")), true, Some("zebra_0 zebra_3 zebra_6 zebra_9 zebra_12"));
         for tokens in (100..1500).step_by(50) {
             let shortened = pieces.within(tokens).unwrap();
             for line in shortened.as_str().unwrap().lines() {
