@@ -49,6 +49,8 @@ impl Drop for Image {
 
 /// Cuts the power `plan.kills` times while a writer saves. `plan.data_dir` is made on the image.
 pub fn cut(plan: &Plan, kind: &str, folder: &Path, progress: impl Fn(u32)) -> io::Result<Report> {
+    // Without it the writer would never be stopped.
+    run(Command::new("xfs_io").arg("-V"))?;
     let image = Image::make(kind, folder)?;
     let mut plan = plan.clone();
     plan.data_dir = image.mount.join("data");
