@@ -55,7 +55,7 @@ fn every_failure_is_an_object_with_a_hint_when_json_is_asked_for() {
     let large = directory.path().join("large");
     fs::write(&large, " ".repeat(2 << 20)).unwrap();
     let (large, limit) = (large.to_str().unwrap(), ("WAYSTONE_MAX_CONTEXT_BYTES", "10"));
-    check(&["checkpoint", "save", large], limit, "PAYLOAD_TOO_LARGE", 1, "the file has 1048587 bytes, at most 1048586");
+    check(&["checkpoint", "save", large], limit, "PAYLOAD_TOO_LARGE", 1, "the file has 2097152 bytes, at most 1048586");
     check(&["checkpoint", "save", "/no/such/file"], none, wrong, 2, "cannot open /no/such/file");
     check(&["status"], ("WAYSTONE_DATA_DIR", path), unusable, 3, "cannot use");
     check(&["session", "show", "nope"], none, "SESSION_NOT_FOUND", 1, "nope");

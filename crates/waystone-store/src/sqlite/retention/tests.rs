@@ -118,7 +118,7 @@ async fn a_deleted_or_pruned_checkpoint_is_listed_again() {
     );
     h.check_invariants().await;
     let there = h.engine.restore_checkpoint(&h.scope, &ids[3]).await.unwrap_err();
-    assert_eq!(there, Error::CheckpointNotFound(ids[3].clone()));
+    assert_eq!(there, Error::Conflict(Conflict::NotDeleted { what: "checkpoint", id: ids[3].to_string() }));
     h.engine.delete_session(&h.scope, &id("s"), Deletion::default()).await.unwrap();
     let refused = h.engine.restore_checkpoint(&h.scope, &ids[3]).await.unwrap_err();
     assert_eq!(refused, Error::Conflict(Conflict::SessionDeleted(id("s"))));
