@@ -34,6 +34,9 @@ const FILTERS: &str = concat!(
     ")))"
 );
 
+/// So many checkpoints with the tags that are asked for are looked at for words one by one.
+const FEW_MAX: u32 = 256;
+
 /// What a list is narrowed down to, as values for the names in [`FILTERS`].
 struct Bounds {
     session: Option<SessionRow>,
@@ -60,8 +63,10 @@ impl Bounds {
         let state = if filter.archived { "c.archived_at_ms IS NOT NULL" } else { "c.archived_at_ms IS NULL" };
         let within = format!("{within} AND {state}");
         let tags = serde_json::json!(filter.tags).to_string();
-        let terms = expression(words_of(filter).unwrap_or_default(), &filter.tags)
-            .filter(|_| session.is_none() && !filter.archived);
+        let terms = match session.is_none() && !filter.archived {
+            true => terms_of(db, filter)?,
+            false => None,
+        };
         Ok(Self { session, within, tags, before: cursor::read(filter.cursor.as_deref())?, terms })
     }
 
@@ -102,6 +107,21 @@ impl Bounds {
         }
         Ok(statement.raw_query())
     }
+}
+
+/// What the index is asked for. Words are asked for as beginnings, whose every row the index puts together before it gives the first: where
+/// few checkpoints have the tags, those are looked at instead.
+fn terms_of(db: &Connection, filter: &ListCheckpoints) -> DbResult<Option<String>> {
+    let tagged = expression("", &filter.tags);
+    let is_narrow = match &tagged {
+        Some(tagged) => db
+            .prepare_cached(
+                "SELECT count(*) < ?2 FROM (SELECT 1 FROM checkpoint_term WHERE checkpoint_term MATCH ?1 LIMIT ?2)",
+            )?
+            .query_row(params![tagged, FEW_MAX], |row| row.get(0))?,
+        None => false,
+    };
+    Ok(if is_narrow { tagged } else { expression(words_of(filter).unwrap_or_default(), &filter.tags) })
 }
 
 /// What is asked of metadata, rather than of contents.
