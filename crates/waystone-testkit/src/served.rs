@@ -141,6 +141,23 @@ impl Events {
             self.held.push_str(std::str::from_utf8(&chunk[..size]).map_err(io::Error::other)?);
         }
     }
+
+    /// Reads on until `mark` has come by. What else is told is not looked at: a thousand readers cost more than who tells them otherwise.
+    pub async fn pass(&mut self, mark: &str) -> io::Result<()> {
+        let mut kept = self.held.split_off(0).into_bytes();
+        while !kept.windows(mark.len()).any(|part| part.first() == mark.as_bytes().first() && part == mark.as_bytes()) {
+            // It may be cut where a read ends.
+            kept.drain(..kept.len().saturating_sub(mark.len()));
+            let read = self.stream.fill_buf().await?;
+            if read.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            kept.extend_from_slice(read);
+            let length = read.len();
+            self.stream.consume(length);
+        }
+        Ok(())
+    }
 }
 
 fn parse(event: &str) -> io::Result<Told> {

@@ -150,7 +150,8 @@ async fn fan_out(programs: &Programs, options: &Options, readers: usize, report:
 async fn read_all(readers: Vec<Events>, chunks: usize) -> anyhow::Result<()> {
     let mut tasks = tokio::task::JoinSet::new();
     for mut events in readers {
-        tasks.spawn(async move { until_sequence(&mut events, chunks as u64).await });
+        let last = format!("\"sequence\":{chunks}");
+        tasks.spawn(async move { events.pass(&last).await });
     }
     while let Some(done) = tasks.join_next().await {
         done??;
