@@ -176,6 +176,16 @@ fn set_files_aside(directory: &DataDirectory, at: Timestamp) -> std::io::Result<
     sync_directory(&directory.contexts())
 }
 
+/// Takes away what a repair or a restore made that died before the database was touched: this one is used, and what the other holds grows old.
+pub(crate) fn clear(directory: &DataDirectory) {
+    let cleared = [fs::remove_file(directory.rebuilt()), fs::remove_dir_all(directory.rebuild().root())];
+    for error in cleared.into_iter().filter_map(Result::err) {
+        if error.kind() != std::io::ErrorKind::NotFound {
+            tracing::warn!(%error, "what a repair left could not be taken away");
+        }
+    }
+}
+
 /// Ends what a repair that died had begun. As long as the damaged database is where it was, it may hold more than what was made of it.
 pub(crate) fn finish(directory: &DataDirectory, at: Timestamp) -> std::io::Result<()> {
     if directory.database().exists() {

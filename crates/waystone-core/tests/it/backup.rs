@@ -293,3 +293,36 @@ async fn a_repair_after_a_restore_begins_with_what_was_restored() {
     assert_eq!(h.list(json!({ "limit": 100 })).await.len(), 1);
     h.check_invariants().await;
 }
+
+/// What a session became after it was copied stands only in the file of its newest group.
+#[tokio::test]
+async fn a_repair_that_begins_with_a_backup_brings_marks_names_and_deletions_that_are_newer() {
+    let mut h = Harness::new();
+    for session in ["marked", "deleted"] {
+        for n in 0..32 {
+            h.save(session, json!({ "n": n, "goal": session })).await;
+        }
+    }
+    back_up(&h).await;
+    for session in ["marked", "deleted"] {
+        h.save(session, json!({ "n": 32, "goal": session })).await;
+    }
+    let mark = json!({ "sessionId": "marked", "contextKey": "goal" });
+    h.engine.mark_critical(&h.scope, serde_json::from_value(mark).unwrap()).await.unwrap();
+    let name = serde_json::from_value(json!({ "name": "newer than the backup" })).unwrap();
+    h.engine.update_session(&h.scope, &"marked".parse().unwrap(), name).await.unwrap();
+    h.engine.delete_session(&h.scope, &"deleted".parse().unwrap(), Deletion::default()).await.unwrap();
+    h.close_mirrored().await;
+    lose_database(&h);
+    assert!(h.repair().backup.is_some());
+    h.restart_mirrored().await;
+    let marked = h.engine.find_session(&h.scope, &"marked".parse().unwrap()).await.unwrap();
+    assert_eq!(
+        (marked.name.as_deref(), marked.critical_keys),
+        (Some("newer than the backup"), vec!["goal".to_owned()])
+    );
+    let deleted = h.try_load(json!({ "sessionId": "deleted" })).await.unwrap_err();
+    assert_eq!(deleted.code(), "SESSION_NOT_FOUND");
+    assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
+}

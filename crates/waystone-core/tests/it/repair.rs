@@ -299,6 +299,14 @@ async fn a_repair_that_died_at_its_last_step_is_ended_by_the_next() {
     h.repair();
     assert!(!rebuilt.exists());
     h.restart().await;
+
+    // A start goes on with the database too: what was made grows old, and must not take its place one day.
+    h.engine.close().await;
+    let begun = h.data_dir().join("rebuild");
+    fs::create_dir(&begun).unwrap();
+    fs::write(&rebuilt, "older").unwrap();
+    h.restart().await;
+    assert!(!rebuilt.exists() && !begun.exists());
     assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;
 }

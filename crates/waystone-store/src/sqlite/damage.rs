@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use waystone_core::clock::Timestamp;
 
 use super::connection::open_untouched;
@@ -62,6 +62,7 @@ pub(crate) fn why_unusable_copy(
     match copy() {
         Ok(Err(found)) => return Err(OpenError::Newer { path: from.to_owned(), found, known: VERSION }),
         Ok(Ok(())) => {}
+        Err(error) if is_of_copy(&error) => return Err(cannot_copy(to, &error)),
         Err(error) => return Ok(Some(error.to_string())),
     }
     match make(to, keys, at) {
@@ -70,6 +71,27 @@ pub(crate) fn why_unusable_copy(
     }
     let damage = open_untouched(to, keys).and_then(|db| damage(&db));
     Ok(damage.unwrap_or_else(|error| Some(error.to_string())))
+}
+
+/// Whether a copy could not be written. Nothing is wrong with what was to be copied then.
+fn is_of_copy(error: &rusqlite::Error) -> bool {
+    let written = [
+        ffi::SQLITE_FULL,
+        ffi::SQLITE_IOERR_WRITE,
+        ffi::SQLITE_IOERR_FSYNC,
+        ffi::SQLITE_IOERR_DIR_FSYNC,
+        ffi::SQLITE_IOERR_TRUNCATE,
+    ];
+    error.sqlite_error().is_some_and(|error| written.contains(&error.extended_code))
+}
+
+fn cannot_copy(to: &Path, error: &rusqlite::Error) -> OpenError {
+    // What was written of it takes the room.
+    let _ = std::fs::remove_file(to);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => OpenError::Full { path: to.to_owned() },
+        _ => cannot_open(to, error),
+    }
 }
 
 /// Whether an error tells of the database, and not of the moment.

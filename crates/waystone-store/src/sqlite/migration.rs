@@ -15,7 +15,7 @@ use crate::OpenError;
 use crate::directory::DataDirectory;
 use crate::platform::{free_bytes, open_private_file, sync_directory};
 
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("../../migrations/sqlite/0001_foundation.sql"),
     include_str!("../../migrations/sqlite/0002_mirror.sql"),
     include_str!("../../migrations/sqlite/0003_view.sql"),
@@ -28,6 +28,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("../../migrations/sqlite/0010_tool_call.sql"),
     include_str!("../../migrations/sqlite/0011_window.sql"),
     include_str!("../../migrations/sqlite/0012_beginning.sql"),
+    include_str!("../../migrations/sqlite/0013_removal.sql"),
 ];
 
 #[expect(clippy::cast_possible_truncation, reason = "a handful of files")]

@@ -19,7 +19,7 @@ use crate::directory::DataDirectory;
 use crate::lock::Presence;
 use crate::mirror::{list_files, sealed_by};
 use crate::seal::KeyMark;
-use crate::{OpenError, Root};
+use crate::{OpenError, Root, repair};
 
 /// By which key what is in a data directory is sealed, as its database, a mirror file or a backup has it: by none when it is plain.
 /// Nothing where there is none of them.
@@ -86,6 +86,7 @@ impl Sqlite {
             || migration::is_current(&directory),
             || migration::run(&directory, clock.now()),
         )?;
+        repair::clear(&directory);
         let source = Source::Beside(directory.clone());
         migration::unlock(&source)?;
         let writer = Writer::start(&directory)?;

@@ -107,8 +107,8 @@ fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
             let seq: Option<i64> = db
                 .prepare_cached(
                     "SELECT seq FROM operation
-                     WHERE space = ?1 AND project = ?2 AND undone = 0 AND undoes IS NULL AND actor <> 'maintenance'
-                         AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR actor = ?4)
+                     WHERE space = ?1 AND project = ?2 AND undone = 0 AND undoes IS NULL AND kind <> 'checkpoint.saved'
+                         AND actor <> 'maintenance' AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR actor = ?4)
                          AND (kind NOT LIKE 'segment.%' OR EXISTS
                              (SELECT 1 FROM segment_change AS c WHERE c.space = ?1 AND c.operation = operation.seq))
                      ORDER BY seq DESC LIMIT 1",

@@ -115,6 +115,7 @@ impl Import<'_> {
         at: Timestamp,
         progress: &mut dyn FnMut(u64, u64),
     ) -> DbResult<()> {
+        self.learn_numbers()?;
         let sources = self.survey_all(directory, progress);
         // New numbers come after all that are known.
         let highest = self.seqs.keys().max().copied().unwrap_or(0);
@@ -124,6 +125,7 @@ impl Import<'_> {
             Base::Itself | Base::Damaged { .. } => self.add_all(directory, &sources, progress)?,
         }
         if let Base::Damaged { database, .. } = base {
+            self.learn_numbers()?;
             self.salvage(database, directory.keys());
         }
         let held_back = remove_again(self.db, &self.removed)?;
@@ -164,10 +166,8 @@ impl Import<'_> {
                 Ok(Ok(group)) if group.path().as_ref() == Some(&path) => {
                     let first_seq = seqs(&group).min().unwrap_or(i64::MAX);
                     self.changed = self.changed.max(group.changed_seq());
-                    match self.survey(&group.without(&self.removed)) {
-                        Ok(()) => sources.push(Source { path, first_seq }),
-                        Err(error) => self.tell(&path, &error),
-                    }
+                    self.survey(&group.without(&self.removed));
+                    sources.push(Source { path, first_seq });
                 }
                 Ok(Ok(_)) => self.tell(&path, &"it is not where it belongs"),
                 Ok(Err(error)) => self.tell(&path, &error),
@@ -219,14 +219,24 @@ impl Import<'_> {
         self.findings.push(Finding { kind: FindingKind::Unhealed, subject, message });
     }
 
-    fn survey(&mut self, group: &Group) -> DbResult<()> {
+    /// Which checkpoints of the database have which numbers.
+    fn learn_numbers(&mut self) -> DbResult<()> {
+        let mut statement = self.db.prepare("SELECT seq, id FROM checkpoint")?;
+        for row in statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))? {
+            let (seq, id) = row?;
+            self.seqs.insert(seq, id);
+        }
+        Ok(())
+    }
+
+    fn survey(&mut self, group: &Group) {
         let (id, changed) = (group.session.id().to_owned(), group.changed_seq());
         let mut is_renumbered = false;
         for saved in &group.checkpoints {
             let seq = saved.columns.seq().unwrap_or(0);
             let own = saved.columns.id();
             let is_ours = *self.seqs.entry(seq).or_insert_with(|| own.to_owned()) == own;
-            is_renumbered |= !is_ours || is_anothers(self.db, seq, own)?;
+            is_renumbered |= !is_ours;
         }
         let known = FiledSession { changed, columns: group.session.clone(), is_renumbered };
         match self.sessions.get_mut(&id) {
@@ -238,13 +248,7 @@ impl Import<'_> {
                 }
             }
         }
-        Ok(())
     }
-}
-
-/// Whether a number is taken by another checkpoint.
-fn is_anothers(db: &Connection, seq: i64, id: &str) -> DbResult<bool> {
-    Ok(db.prepare_cached("SELECT 1 FROM checkpoint WHERE seq = ?1 AND id <> ?2")?.exists(params![seq, id])?)
 }
 
 fn seqs(group: &Group) -> impl Iterator<Item = i64> {

@@ -4,13 +4,14 @@
 //! files are written anew or unlinked, then the copies of it in backups go. A crash on the way leaves a group whose file is dirty; whoever
 //! keeps house next goes on. What is left of it in indexes and in the log is in [`trace`].
 
+mod again;
 mod clean;
 mod relieve;
 mod remove;
 mod store;
 mod trace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
@@ -24,7 +25,9 @@ use super::log::{Operation, append_and_publish, handle};
 use super::maintenance::Upkeep;
 use super::mirror;
 use super::segment;
-use crate::mirror::tombstone::{self, Removed};
+use crate::mirror::tombstone;
+use again::list_live;
+pub(crate) use again::remove_again;
 pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
 pub(crate) use trace::Traces;
 
@@ -293,64 +296,6 @@ fn erase_words(db: &Connection, space: i64, project: &str, session: &str) -> DbR
     Ok(())
 }
 
-/// Removes what was removed from another database of the same data directory, with all that would tell of it: from a copy, or from one
-/// that was brought back. Returns how many checkpoints that were.
-pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<u64> {
-    let mut doomed: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
-    for id in removed {
-        let found: Option<(i64, i64)> = db
-            .prepare_cached("SELECT session, key FROM checkpoint WHERE id = ?1")?
-            .query_row(params![id], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((session, key)) = found {
-            doomed.entry(session).or_default().insert(key);
-        }
-    }
-    // A conversation is gone only if it is named itself: it lives on without its checkpoints.
-    let mut gone = BTreeSet::new();
-    for id in removed {
-        if let Some(session) = conversation::find_session(db, id)? {
-            let keys = doomed.entry(session).or_default();
-            let mut all = db.prepare_cached("SELECT key FROM checkpoint WHERE session = ?1")?;
-            for key in all.query_map(params![session], |row| row.get(0))? {
-                keys.insert(key?);
-            }
-            gone.insert(session);
-        }
-    }
-    overwriting(db, || {
-        doomed.iter().try_for_each(|(session, keys)| remove_again_of(db, *session, keys, gone.contains(session)))
-    })?;
-    if !doomed.is_empty() {
-        forget_words(db)?;
-    }
-    Ok(doomed.values().map(|keys| keys.len() as u64).sum())
-}
-
-fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>, is_gone: bool) -> DbResult<()> {
-    remove_rows(db, session, keys)?;
-    db.execute("UPDATE checkpoint_group SET mirrored_seq = 0 WHERE session = ?1", params![session])?;
-    let left = db.prepare_cached("SELECT 1 FROM checkpoint WHERE session = ?1")?.exists(params![session])?;
-    if left {
-        return Ok(());
-    }
-    let (space, id, project, is_live): (i64, String, String, bool) = db
-        .prepare_cached("SELECT space, id, project, archived_at_ms IS NULL FROM session WHERE key = ?1")?
-        .query_row(params![session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    let is_conversation = conversation::find_session(db, &id)?.is_some();
-    if is_conversation && !is_gone {
-        return Ok(());
-    }
-    erase_words(db, space, &project, &id)?;
-    if is_conversation {
-        conversation::remove(db, session)?;
-    }
-    db.execute("DELETE FROM checkpoint_group WHERE session = ?1", params![session])?;
-    db.execute("DELETE FROM session WHERE key = ?1", params![session])?;
-    db.execute("UPDATE space SET session_count = session_count - ?2 WHERE space = ?1", params![space, is_live])?;
-    Ok(())
-}
-
 impl Upkeep {
     /// Removes what is doomed, or the next part of it, from the database, its files and the backups. Returns how many checkpoints went;
     /// nothing if there was none. Who brings something back waits for the same turn.
@@ -404,9 +349,15 @@ impl Upkeep {
         let (scope, now) = (Scope::local("maintenance"), self.clock.now());
         while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
         let _turn = mirror::take_turn(&self.directory)?;
-        let removed =
-            tombstone::read_all(&self.directory).map_err(|error| file_error(&self.directory.tombstones(), &error))?;
-        backup::remove_from_all(&self.directory, &removed, now)
+        let directory = self.directory.clone();
+        let failed = |error| file_error(&directory.tombstones(), &error);
+        let mut removed = tombstone::read_all(&directory).map_err(failed)?;
+        // An import that died after its commit: what it brought is there, and was not removed since.
+        for (session, id) in list_live(self.db()?, &removed)? {
+            tombstone::take_away(&directory, &session, [id.as_str()]).map_err(failed)?;
+            removed.remove(&id);
+        }
+        backup::remove_from_all(&directory, &removed, now)
     }
 }
 

@@ -230,3 +230,34 @@ fn a_configuration_is_a_file() {
     let said = refused();
     assert!(said.contains("--data-dir or WAYSTONE_DATA_DIR only"), "{said}");
 }
+
+/// As on a disk without room for it: no file may be larger than some hundred pages.
+#[cfg(unix)]
+#[test]
+fn a_backup_that_cannot_be_copied_for_want_of_room_is_not_passed_over() {
+    let directory = private_dir();
+    let data = directory.path().join("data");
+    let (log, context) = (directory.path().join("log.txt"), directory.path().join("context.json"));
+    fs::write(&context, r#"{ "goal": "small" }"#).unwrap();
+    let done = |arguments: &[&str]| {
+        let output = run(&data, arguments, |_| {});
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for part in 0..4 {
+        let text: String = (0..20_000).map(|n| format!("line {n} of log {part}, which is long\n")).collect();
+        fs::write(&log, text).unwrap();
+        done(&["segment", "put", "--file", log.to_str().unwrap()]);
+    }
+    done(&["checkpoint", "save", "s", context.to_str().unwrap()]);
+    done(&["backup"]);
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        let _ = fs::remove_file(data.join(name));
+    }
+    let limited = format!("trap '' XFSZ; ulimit -f 1500; exec {} doctor --repair", binary("waystone").display());
+    let mut shell = command(Path::new("bash"), &data);
+    let refused = shell.args(["-c", &limited]).output().unwrap();
+    assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
+    done(&["doctor", "--repair"]);
+    assert!(done(&["segment", "list", "--json"]).contains("line 1 of log 3"));
+}

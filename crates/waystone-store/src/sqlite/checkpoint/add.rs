@@ -333,9 +333,11 @@ fn join_group(
         .execute(params![key, packed.raw_bytes, changed_seq])?;
         return Ok(key);
     }
+    // A checkpoint that was removed and comes back by an import may have given its name, and that of a file, to a group that is still there.
     db.prepare_cached(
         "INSERT INTO checkpoint_group (space, session, id, checkpoint_count, raw_bytes, changed_seq, mirrored_seq)
-         VALUES (?1, ?2, ?3, 1, ?4, ?5, 0)",
+         SELECT ?1, ?2, iif(EXISTS (SELECT 1 FROM checkpoint_group WHERE session = ?2 AND id = ?3), ?3 || '.' || ?5, ?3),
+                1, ?4, ?5, 0",
     )?
     .execute(params![scope.space, session, new.id.as_str(), packed.raw_bytes, changed_seq])?;
     Ok(db.last_insert_rowid())

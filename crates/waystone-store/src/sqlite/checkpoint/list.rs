@@ -112,16 +112,16 @@ impl Bounds {
 /// What the index is asked for. Words are asked for as beginnings, whose every row the index puts together before it gives the first: where
 /// few checkpoints have the tags, those are looked at instead.
 fn terms_of(db: &Connection, filter: &ListCheckpoints) -> DbResult<Option<String>> {
-    let tagged = expression("", &filter.tags);
-    let is_narrow = match &tagged {
-        Some(tagged) => db
-            .prepare_cached(
-                "SELECT count(*) < ?2 FROM (SELECT 1 FROM checkpoint_term WHERE checkpoint_term MATCH ?1 LIMIT ?2)",
-            )?
-            .query_row(params![tagged, FEW_MAX], |row| row.get(0))?,
-        None => false,
-    };
-    Ok(if is_narrow { tagged } else { expression(words_of(filter).unwrap_or_default(), &filter.tags) })
+    let (all, tagged) = (expression(words_of(filter).unwrap_or_default(), &filter.tags), expression("", &filter.tags));
+    if tagged.is_none() || tagged == all {
+        return Ok(all);
+    }
+    let is_narrow = db
+        .prepare_cached(
+            "SELECT count(*) < ?2 FROM (SELECT 1 FROM checkpoint_term WHERE checkpoint_term MATCH ?1 LIMIT ?2)",
+        )?
+        .query_row(params![tagged, FEW_MAX], |row| row.get(0))?;
+    Ok(if is_narrow { tagged } else { all })
 }
 
 /// What is asked of metadata, rather than of contents.

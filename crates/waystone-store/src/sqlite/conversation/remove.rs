@@ -16,7 +16,10 @@ pub(crate) fn find_session(db: &Connection, id: &str) -> DbResult<Option<i64>> {
         return Ok(None);
     }
     Ok(db
-        .prepare_cached("SELECT s.key FROM session AS s JOIN conversation AS c ON c.session = s.key WHERE s.id = ?1")?
+        .prepare_cached(
+            "SELECT s.key FROM space CROSS JOIN session AS s USING (space) JOIN conversation AS c ON c.session = s.key
+             WHERE s.id = ?1",
+        )?
         .query_row(params![id], |row| row.get(0))
         .optional()?)
 }
@@ -49,11 +52,15 @@ pub(crate) fn remove(db: &Connection, session: i64) -> DbResult<()> {
     )?
     .execute(params![session, id])?;
     let subject = format!("ws:session:{id}");
-    db.prepare_cached(&format!(
-        "UPDATE operation SET payload = NULL WHERE space = ?1 AND project = ?2 AND kind IN {NAMING} AND payload IS NOT NULL
-             AND EXISTS (SELECT 1 FROM json_each(subject) WHERE value = ?3)"
-    ))?
-    .execute(params![space, project_id, subject])?;
+    let erased = db
+        .prepare_cached(&format!(
+            "UPDATE operation SET payload = NULL WHERE space = ?1 AND project = ?2 AND kind IN {NAMING} AND payload IS NOT NULL
+                 AND EXISTS (SELECT 1 FROM json_each(subject) WHERE value = ?3)"
+        ))?
+        .execute(params![space, project_id, subject])?;
+    if erased == 0 {
+        return Ok(());
+    }
     db.prepare_cached(&format!(
         "UPDATE event SET payload = sealed(json_object('context_id', ?2), 'event', seq)
          WHERE space = ?1 AND kind IN {NAMING} AND unsealed(payload, 'event', seq) ->> '$.context_id' = ?2"

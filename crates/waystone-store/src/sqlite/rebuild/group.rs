@@ -41,15 +41,14 @@ impl Import<'_> {
         for saved in &group.checkpoints {
             take(self.db, "checkpoint", &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
         }
-        match self.sessions.get(session).filter(|known| known.changed == changed) {
-            Some(known) => take(
-                self.db,
-                "session",
-                &known.columns,
-                &["name", "tags", "critical_keys", "context_rules", "archived_at_ms", "archived_seq"],
-            ),
-            None => Ok(()),
-        }
+        self.take_session(group)
+    }
+
+    /// Lets a session be as a group's file has it, if no other file has a newer state.
+    fn take_session(&self, group: &Group) -> DbResult<()> {
+        let known = self.sessions.get(group.session.id()).filter(|known| known.changed == group.changed_seq());
+        let fields = ["name", "tags", "critical_keys", "context_rules", "archived_at_ms", "archived_seq"];
+        known.map_or(Ok(()), |known| take(self.db, "session", &known.columns, &fields))
     }
 
     fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
@@ -66,7 +65,13 @@ impl Import<'_> {
         let known = self.sessions.get(id);
         let mut findings = Vec::new();
         let session = match find(self.db, "session", space, id)? {
-            Some(key) => key,
+            Some(key) => {
+                // What the session became after it was copied stands in the file of a group that the copy has not.
+                if newest_change(self.db, key)? < group.changed_seq() {
+                    self.take_session(group)?;
+                }
+                key
+            }
             None => {
                 findings.push(finding(FindingKind::Restored, id, "a session came back from its files"));
                 let mut columns = known.map_or_else(|| group.session.clone(), |known| known.columns.clone());
@@ -107,6 +112,13 @@ fn take(db: &Connection, table: &str, columns: &Columns, names: &[&str]) -> DbRe
 
 fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {
     Finding { kind, subject: subject.to_owned(), message: message.to_owned() }
+}
+
+/// The number of the newest change to a session that its groups tell of.
+fn newest_change(db: &Connection, session: i64) -> DbResult<i64> {
+    Ok(db
+        .prepare_cached("SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group WHERE session = ?1")?
+        .query_row(params![session], |row| row.get(0))?)
 }
 
 fn find_or_add_group(db: &Connection, group: &Group, session: i64) -> DbResult<i64> {

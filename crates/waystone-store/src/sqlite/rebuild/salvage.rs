@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{Import, is_anothers};
+use super::Import;
 use crate::sqlite::connection::open_untouched;
 use crate::sqlite::mirror::read_group;
 use crate::sqlite::seal::Keys;
@@ -35,9 +35,10 @@ impl Import<'_> {
                 let Some(mut group) = group else { return Ok(()) };
                 group.checkpoints.retain(|saved| {
                     let seq = saved.columns.seq().unwrap_or(0);
+                    let id = saved.columns.id();
                     saved.text.is_some()
-                        && !self.removed.contains(saved.columns.id())
-                        && is_anothers(self.db, seq, saved.columns.id()).is_ok_and(|taken| !taken)
+                        && !self.removed.contains(id)
+                        && *self.seqs.entry(seq).or_insert_with(|| id.to_owned()) == id
                 });
                 self.add_group(&group).map_err(|error| error.to_string())
             });

@@ -34,15 +34,15 @@ impl Sqlite {
         done.await.map_err(|error| Error::broken(error.to_string()))?
     }
 
-    /// Brings something back that may have a tombstone, while nothing is removed: `ids` of a session that are there again. There is a tombstone
-    /// only where a removal broke off.
+    /// Brings something back that may have a tombstone, while nothing is removed: ids of a session that are there, as `find` has them. There is
+    /// a tombstone only where a removal broke off; what was removed before it was our turn keeps its own.
     async fn bring_back<T: Send + 'static>(
         &self,
-        session: SessionId,
-        ids: Vec<String>,
+        find: impl FnOnce(&Connection) -> DbResult<(SessionId, Vec<String>)> + Send + 'static,
         work: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.take_turn().await?;
+        let (session, ids) = self.readers.read(find).await?;
         self.take_tombstones_away(session, ids).await?;
         let done = self.writer.write(work).await;
         drop(turn);
@@ -64,18 +64,20 @@ impl Sqlite {
 impl RetentionStore for Sqlite {
     async fn restore_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
         let (reading, of) = (scope.clone(), id.clone());
-        let found = self.readers.read(move |db| checkpoint::find_by_id(db, &reading, &of)).await?;
-        let session = found.ok_or_else(|| Error::CheckpointNotFound(id.clone()))?.session_id;
+        let find = move |db: &Connection| {
+            let found =
+                checkpoint::find_by_id(db, &reading, &of)?.ok_or_else(|| Error::CheckpointNotFound(of.clone()))?;
+            Ok((found.session_id, vec![of.as_str().to_owned()]))
+        };
         let (scope, id) = (scope.clone(), id.clone());
-        let ids = vec![id.as_str().to_owned()];
-        self.bring_back(session, ids, move |db| checkpoint::restore(db, &scope, &id, at)).await
+        self.bring_back(find, move |db| checkpoint::restore(db, &scope, &id, at)).await
     }
 
     async fn restore_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
         let (reading, of) = (scope.clone(), id.clone());
-        let ids = self.readers.read(move |db| session::list_ids(db, &reading, &of)).await?;
+        let find = move |db: &Connection| Ok((of.clone(), session::list_ids(db, &reading, &of)?));
         let (scope, session) = (scope.clone(), id.clone());
-        self.bring_back(id.clone(), ids, move |db| session::restore(db, &scope, &session, at)).await
+        self.bring_back(find, move |db| session::restore(db, &scope, &session, at)).await
     }
 
     async fn purge_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Purged> {

@@ -246,6 +246,85 @@ async fn what_is_restored_after_a_removal_that_did_not_begin_survives_a_rebuild(
     assert_eq!(h.list(json!({})).await.len(), 3);
 }
 
+/// How often this process has the file open by which the turn is taken.
+#[cfg(target_os = "linux")]
+fn turns_open(directory: &DataDirectory) -> usize {
+    let path = directory.mirror_lock().canonicalize().unwrap();
+    let links = fs::read_dir("/proc/self/fd").unwrap();
+    links.filter(|link| fs::read_link(link.as_ref().unwrap().path()).is_ok_and(|to| to == path)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn who_brings_back_what_is_being_removed_leaves_it_removed() {
+    let h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    h.engine.delete_checkpoint(&h.scope, &ids[1], Deletion::default()).await.unwrap();
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    let turn = mirror::take_turn(&directory).unwrap();
+    let (engine, scope, wanted) = (h.engine.clone(), h.scope.clone(), ids[1].clone());
+    let restoring = tokio::spawn(async move { engine.restore_checkpoint(&scope, &wanted).await });
+    while turns_open(&directory) < 2 {
+        tokio::task::yield_now().await;
+    }
+    tombstone::add(&directory, "s", [ids[1].as_str()]).unwrap();
+    let gone = format!("PRAGMA foreign_keys = OFF; DELETE FROM checkpoint WHERE id = '{}'", ids[1]);
+    audit::open(h.data_dir()).execute_batch(&gone).unwrap();
+    drop(turn);
+    assert!(matches!(restoring.await.unwrap(), Err(Error::CheckpointNotFound(_))));
+    assert!(tombstone::read_all(&directory).unwrap().contains(ids[1].as_str()));
+}
+
+/// An import takes tombstones away when its rows are there; it may die in between.
+#[tokio::test]
+async fn what_an_import_brought_back_is_not_taken_for_removed_though_it_died() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    let document = h.export_session("s").await.unwrap();
+    h.engine.delete_session(&h.scope, &id("s"), PURGE).await.unwrap();
+    h.import(document).await.unwrap();
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    tombstone::add(&directory, "s", ids.iter().map(|id| id.as_str())).unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0], Deletion::default()).await.unwrap();
+    upkeep(&h).remove_expired(Timestamp::from_ms(0), &|| false).unwrap();
+    let left: Vec<String> = tombstone::read_all(&directory).unwrap().into_iter().collect();
+    assert_eq!(left, [ids[0].as_str()], "what is deleted may be one whose removal broke off");
+    rebuild(&mut h).await;
+    assert_eq!(h.list(json!({})).await.len(), 2);
+}
+
+/// A group is named after its first checkpoint, and so is its file.
+#[tokio::test]
+async fn a_first_checkpoint_that_is_removed_and_imported_again_gets_a_file_of_its_own() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    let document = h.export_session("s").await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0], PURGE).await.unwrap();
+    h.import(document).await.unwrap();
+    h.restart_mirrored().await;
+    let files = fs::read_dir(h.data_dir().join("contexts/s")).unwrap().count();
+    assert_eq!((files, h.findings().await), (2, Vec::new()));
+    rebuild(&mut h).await;
+    assert_eq!(h.list(json!({})).await.len(), 3);
+    h.check_invariants().await;
+}
+
+/// SQLite looks whether something refers to what is removed, by an index or by all rows.
+#[tokio::test]
+async fn what_removes_a_checkpoint_reads_no_other_rows_of_the_table() {
+    let h = Harness::new();
+    save_all(&h, "s", 0..2).await;
+    let db = audit::open(h.data_dir());
+    db.pragma_update(None, "foreign_keys", true).unwrap();
+    let mut program = db.prepare("EXPLAIN DELETE FROM checkpoint WHERE key = 1").unwrap();
+    let steps = program.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap);
+    // What other statements it runs begins with number 0 again.
+    let own = steps.zip(0..).take_while(|((number, _), at): &((i64, String), i64)| number == at);
+    let steps: Vec<String> = own.map(|((_, step), _)| step).collect();
+    assert!(steps.iter().any(|step| step == "Delete"));
+    assert!(!steps.iter().any(|step| step == "Rewind"), "a walk over all rows begins with it");
+}
+
 async fn clean(h: &Harness, request: Value) -> CleanedUp {
     let request: CleanUp = serde_json::from_value(request).unwrap();
     h.engine.clean_up(&h.scope, request, |_, _| {}).await.unwrap()
