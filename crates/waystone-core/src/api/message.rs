@@ -204,7 +204,7 @@ impl From<Message> for MessageNode {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMessage {
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), regex(pattern = r"\S"))]
     pub content: String,
     /// On which branch; the active one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,11 +216,16 @@ pub struct AddMessage {
 
 impl AddMessage {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.content.is_empty() {
-            return Err(Error::InvalidInput("content is empty".to_owned()));
-        }
-        Ok(())
+        check_said(&self.content)
     }
+}
+
+/// A model is told nothing by a text without a letter, and some refuse it.
+fn check_said(content: &str) -> Result<()> {
+    if content.trim().is_empty() {
+        return Err(Error::InvalidInput("content is empty".to_owned()));
+    }
+    Ok(())
 }
 
 /// A message that was said, and where the conversation is now.
@@ -238,11 +243,20 @@ pub struct AddedMessage {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditMessage {
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), regex(pattern = r"\S"))]
     pub content: String,
     /// What the branch is called; `edit-1`, `edit-2` and so on when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<BranchName>,
+    /// Makes a retry safe, as the header `Idempotency-Key` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+impl EditMessage {
+    pub(crate) fn check(&self) -> Result<()> {
+        check_said(&self.content)
+    }
 }
 
 /// Which messages to list.

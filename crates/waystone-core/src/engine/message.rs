@@ -42,9 +42,9 @@ impl Engine {
         request: EditMessage,
     ) -> Result<AddedMessage> {
         self.check_writable()?;
-        if request.content.is_empty() {
-            return Err(Error::InvalidInput("content is empty".to_owned()));
-        }
+        request.check()?;
+        let place = format!("contexts/{id}/messages/{message}");
+        let idempotency = request.idempotency_key.clone().map(|key| retry_of(key, &place, &request));
         let edited = self.find_message(scope, id, message).await?;
         if edited.role != Role::User || edited.message_type == MessageType::ToolResult {
             let why = format!("message `{message}` was not said by the user, and cannot be edited");
@@ -55,7 +55,7 @@ impl Engine {
             None => self.free_branch_name(scope, id).await?,
         };
         let branch = StepBranch::New(NewBranch { name, fork: Fork::InPlaceOf(message.clone()) });
-        self.say(scope, id, request.content, branch, None).await
+        self.say(scope, id, request.content, branch, idempotency).await
     }
 
     async fn free_branch_name(&self, scope: &Scope, id: &SessionId) -> Result<BranchName> {

@@ -34,6 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .errors(&[404]),
         Route::new(Method::PUT, ONE, "edit_message", edit)
             .summary("Say a user's message anew, on a branch of its own")
+            .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
             .body::<EditMessage>()
             .replies::<AddedMessage>(201)
             .errors(&[404, 409, 422]),
@@ -71,8 +72,10 @@ async fn find(State(http): State<Http>, Ids(context, id): Ids<SessionId, Segment
 async fn edit(
     State(http): State<Http>,
     Ids(context, id): Ids<SessionId, SegmentId>,
-    Body(request, _turn): Body<EditMessage>,
+    headers: HeaderMap,
+    Body(mut request, _turn): Body<EditMessage>,
 ) -> HttpResult<AddedMessage> {
+    take_key(&headers, "idempotency_key", &mut request.idempotency_key)?;
     Ok(Json(StatusCode::CREATED, http.engine.edit_message(&http.scope(), &context, &id, request).await?))
 }
 

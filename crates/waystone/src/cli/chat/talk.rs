@@ -184,7 +184,7 @@ impl Talk<'_> {
                 Some(engine.add_message(scope, context, request).await?)
             }
             Begin::Edit(message, content) => {
-                let request = EditMessage { content, branch: None };
+                let request = EditMessage { content, branch: None, idempotency_key: None };
                 Some(engine.edit_message(scope, context, &message, request).await?)
             }
             Begin::Retry => {
