@@ -111,8 +111,6 @@ pub struct Turn {
     pub draft: Option<Draft>,
     /// How often the model was asked in vain.
     pub failures: u64,
-    /// How many calls of tools wait for someone to decide.
-    pub pending: u64,
     /// Number of the newest event.
     pub seq: i64,
 }

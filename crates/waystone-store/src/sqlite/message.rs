@@ -31,11 +31,20 @@ pub(crate) struct Target<'a> {
     pub(crate) operation: i64,
     pub(crate) at: Timestamp,
     pub(crate) total_bytes_max: u64,
+    /// What someone did to the message that this one is a copy of.
+    pub(crate) treated: Treated,
+}
+
+/// Whether a message stays in the window, or out of it, because someone said so.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Treated {
+    is_pinned: bool,
+    is_stashed: bool,
 }
 
 /// Adds a message at the end of a branch. What it costs does not depend on how many there are.
 pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &NewMessage) -> DbResult<i64> {
-    let Target { row, branch, operation, at, total_bytes_max } = *target;
+    let Target { row, branch, operation, at, total_bytes_max, treated } = *target;
     let size = new.text.len() as u64;
     check_room(db, scope, size, total_bytes_max)?;
     let segment = NewSegment {
@@ -58,8 +67,8 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         file_path: None,
         line_range: None,
         topic: None,
-        pinned: false,
-        stash: false,
+        pinned: treated.is_pinned,
+        stash: treated.is_stashed,
         at,
         total_bytes_max,
     };
@@ -314,13 +323,15 @@ pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<Option<Message>
 }
 
 /// What follows from the text of a message and is kept with it. In a sealed store nothing is kept to search by.
-fn counted(db: &Connection, session: i64, id: &SegmentId) -> DbResult<(u64, Vec<Piece>)> {
-    let sql = "SELECT s.tokens, coalesce(i.pieces, x'') FROM message AS m JOIN segment AS s ON s.key = m.segment
+fn counted(db: &Connection, session: i64, id: &SegmentId) -> DbResult<(u64, Vec<Piece>, Treated)> {
+    let sql = "SELECT s.tokens, coalesce(i.pieces, x''), s.pinned, s.tier <> 'working' FROM message AS m JOIN segment AS s ON s.key = m.segment
                LEFT JOIN segment_index AS i ON i.segment = s.key WHERE m.session = ?1 AND s.id = ?2";
-    let (tokens, pieces): (u64, Vec<u8>) =
-        db.prepare_cached(sql)?.query_row(params![session, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (tokens, pieces, treated): (u64, Vec<u8>, Treated) =
+        db.prepare_cached(sql)?.query_row(params![session, id.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, Treated { is_pinned: row.get(2)?, is_stashed: row.get(3)? }))
+        })?;
     let pieces = pieces.chunks_exact(2).map(|piece| Piece::from_le_bytes([piece[0], piece[1]])).collect();
-    Ok((tokens, pieces))
+    Ok((tokens, pieces, treated))
 }
 
 /// What a message says besides its text, as it is kept.
@@ -335,7 +346,7 @@ fn parts_of(message: &Message) -> Vec<ContentPart> {
     kept.collect()
 }
 
-/// Begins a conversation with the messages of another's active branch, under ids of their own.
+/// Begins a conversation with the messages of another's active branch, under ids of their own. What left the window there is not in this one's.
 pub(crate) fn copy_branch(
     db: &Connection,
     scope: &Scope,
@@ -349,7 +360,7 @@ pub(crate) fn copy_branch(
         for message in read_all(db, condition, params![span.branch, span.first, span.last])? {
             let (text, parts) = (message.text(), parts_of(&message));
             let MessageTokens { prompt, completion, cache_read, cache_write, estimated, .. } = message.metadata.tokens;
-            let (tokens, pieces) = counted(db, from.session, &message.id)?;
+            let (tokens, pieces, treated) = counted(db, from.session, &message.id)?;
             let copy = NewMessage {
                 id: clock.new_id().parse().map_err(|error| unreadable("an id", error))?,
                 role: message.role,
@@ -374,7 +385,7 @@ pub(crate) fn copy_branch(
             };
             let branch = branch::find_by_key(db, branch)?;
             let (at, total_bytes_max) = (new.at, new.total_bytes_max);
-            add(db, scope, &Target { row, branch: &branch, operation, at, total_bytes_max }, &copy)?;
+            add(db, scope, &Target { row, branch: &branch, operation, at, total_bytes_max, treated }, &copy)?;
         }
     }
     Ok(())

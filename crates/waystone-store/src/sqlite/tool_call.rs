@@ -108,12 +108,6 @@ pub(crate) fn list_open(db: &Connection, scope: &Scope, context: &SessionId) -> 
     Ok(open)
 }
 
-/// How many wait for someone to decide.
-pub(crate) fn count_pending(db: &Connection, session: i64) -> DbResult<u64> {
-    let sql = "SELECT count(*) FROM tool_call WHERE session = ?1 AND outcome IS NULL AND status = 'Pending'";
-    Ok(db.prepare_cached(sql)?.query_row(params![session], |row| row.get(0))?)
-}
-
 /// Conversations with a call that waits for a decision since before `at`.
 pub(crate) fn list_expired(db: &Connection, scope: &Scope, at: Timestamp) -> DbResult<Vec<SessionId>> {
     let mut statement = db.prepare_cached(

@@ -11,7 +11,7 @@ use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow, operation};
 use super::error::{DbError, DbResult, unreadable};
 use super::log::append_and_publish;
-use super::message::{self, Target};
+use super::message::{self, Target, Treated};
 use super::{checkpoint, retry, tool_call, window};
 
 fn draft_of(row: &ConversationRow) -> DbResult<Option<Draft>> {
@@ -33,7 +33,6 @@ pub(crate) fn find(db: &Connection, scope: &Scope, id: &SessionId) -> DbResult<T
         is_branch_gone: branch.is_archived,
         branch: branch.name,
         failures: row.failures,
-        pending: tool_call::count_pending(db, row.session)?,
         seq: row.event_seq,
     })
 }
@@ -126,7 +125,8 @@ fn tell(
         // Each follows the one before.
         let moved = if place == 0 { None } else { Some(branch::find_by_key(db, branch.key)?) };
         let branch = moved.as_ref().unwrap_or(branch);
-        message::add(db, scope, &Target { row, branch, operation: seq, at, total_bytes_max }, new)?;
+        let target = Target { row, branch, operation: seq, at, total_bytes_max, treated: Treated::default() };
+        message::add(db, scope, &target, new)?;
     }
     conversation::touch(db, scope, row.session, step.at)
 }

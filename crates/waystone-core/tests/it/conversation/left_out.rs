@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{ContextState, FindWindow, MergedBranch};
 use waystone_core::id::SessionId;
 use waystone_core::secret::{Policy, Secrets};
+use waystone_testkit::audit;
 use waystone_testkit::model::Reply;
 
 use super::{Talk, is_idle, told, until_state};
@@ -64,6 +65,30 @@ async fn what_was_stashed_does_not_come_back_in_the_digest_that_is_made_later() 
     let survival = window.survival.unwrap();
     assert!(survival.total > 0 && survival.in_view > 0 && survival.lost == 0, "{survival:?}");
     assert_eq!(survival.total, survival.in_view + survival.one_call_away);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_conversation_shows_nothing_that_was_stashed_and_keeps_what_is_pinned() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    t.fake.then(Reply::text("yes")).then(Reply::text("yes"));
+    t.say(&id, "We decided that the codeword is ZEBRAFISH.").await;
+    t.say(&id, "We decided to keep amounts in cents.").await;
+    stash(&t, &id, "ZEBRAFISH").await;
+    let pinned = t.messages(&id, None).await[2].id.clone();
+    let pin = json!({ "project_id": t.context(&id).await.project_id, "segment_ids": [pinned] });
+    t.h.engine.pin_segments(&t.h.scope, serde_json::from_value(pin).unwrap()).await.unwrap();
+    let copy = t.create(json!({ "parent_id": id, "model_id": "gpt-4" })).await.id;
+    t.fake.then(Reply::text("yes"));
+    t.say(&copy, "what was decided?").await;
+    let told = sent(&t);
+    assert!(told.contains("amounts in cents") && !told.contains("ZEBRAFISH"), "{told}");
+    assert_eq!(t.texts(&copy, None).await.len(), 6, "all of it is kept");
+    let copied = t.messages(&copy, None).await[2].id.clone();
+    let sql = format!("SELECT pinned FROM segment WHERE id = '{copied}'");
+    let is_pinned: bool = audit::open(t.h.data_dir()).query_row(&sql, [], |row| row.get(0)).unwrap();
+    assert!(is_pinned);
+    t.h.check_invariants().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
