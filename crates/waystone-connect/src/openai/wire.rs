@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use waystone_core::api::{Role, Tool};
+use waystone_core::canon::Hash;
 use waystone_core::model::{self, Call, ModelCall, Said};
 
 use super::extra::Extras;
@@ -16,6 +17,10 @@ use crate::usage::tokens;
 /// What a conversation's parameters cannot set: it is ours, or asks for answers that nothing here could take.
 const OURS: [&str; 9] =
     ["model", "messages", "stream", "n", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
+/// A longer id of a call is refused. What is kept of one that is, and how much of its hash stands for the rest.
+const ID_CHARS_MAX: usize = 40;
+const ID_CHARS_KEPT: usize = 23;
+const ID_CHARS_HASHED: usize = 16;
 
 /// The body of a request for `call`, as bytes.
 pub(super) fn request(provider: Provider, call: &ModelCall, extras: &Extras) -> Vec<u8> {
@@ -60,7 +65,7 @@ fn message(provider: Provider, said: &Said, extras: &Extras) -> Value {
             let calls: Value = calls.iter().zip(found).map(|(call, extra)| tool_call(call, extra)).collect();
             json!({ "role": "assistant", "content": content, "tool_calls": calls })
         }
-        Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
+        Said::Result { call_id, text, .. } => json!({ "role": "tool", "tool_call_id": id(call_id), "content": text }),
     }
 }
 
@@ -73,11 +78,20 @@ fn unsigned() -> Value {
 fn tool_call(call: &Call, extra: Option<Value>) -> Value {
     let arguments = Value::Object(sent_arguments(&call.arguments)).to_string();
     let function = json!({ "name": call.tool, "arguments": arguments });
-    let mut written = json!({ "id": call.id, "type": "function", "function": function });
+    let mut written = json!({ "id": id(&call.id), "type": "function", "function": function });
     if let Some(extra) = extra {
         written["extra_content"] = extra;
     }
     written
+}
+
+/// An id that another provider gave may be too long here. It is the same for a call and its result, and another for every other call.
+fn id(id: &str) -> String {
+    if id.chars().count() <= ID_CHARS_MAX {
+        return id.to_owned();
+    }
+    let (kept, hash) = (id.chars().take(ID_CHARS_KEPT), Hash::of(id.as_bytes()).to_string());
+    kept.chain(std::iter::once('-')).chain(hash.chars().take(ID_CHARS_HASHED)).collect()
 }
 
 fn function(tool: &Tool) -> Value {

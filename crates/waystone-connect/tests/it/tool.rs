@@ -305,6 +305,32 @@ async fn whoever_is_to_answer_in_words_calls_nothing() {
     assert_eq!((chunks, error), ([texts(["It rains."]), vec![usage(2, 7)]].concat(), None));
 }
 
+/// The provider refuses ids of more than 40 characters, and others give longer ones.
+#[tokio::test]
+async fn a_long_id_is_sent_shorter_the_same_for_a_call_and_its_result() {
+    let fake = FakeModel::start().await;
+    let (long, other) = (format!("toolu_{}", "x".repeat(94)), format!("toolu_{}-2", "x".repeat(94)));
+    let (fits, not) = ("f".repeat(40), "f".repeat(41));
+    let ids = [&long, &other, &fits, &not];
+    let mut asked = call_with_tools("gpt-4", "hi");
+    let calls = ids.iter().map(|id| called(id, "time", json!({}))).collect();
+    asked.messages.push(Said::Calls { text: String::new(), calls });
+    asked.messages.extend(ids.iter().map(|id| result(id, "time", "noon")));
+    at(&fake).call(asked.clone()).await.unwrap();
+    at(&fake).call(asked).await.unwrap();
+
+    let requests = fake.requests();
+    assert_eq!(requests[0], requests[1]);
+    let messages = requests[0]["messages"].as_array().unwrap();
+    let called = messages[1]["tool_calls"].as_array().unwrap().iter().map(|call| call["id"].as_str().unwrap());
+    let called: Vec<&str> = called.collect();
+    let answered: Vec<&str> = messages[2..].iter().map(|result| result["tool_call_id"].as_str().unwrap()).collect();
+    assert_eq!(called, answered);
+    assert!(called.iter().all(|id| id.len() == 40), "{called:?}");
+    assert!(called[0].starts_with("toolu_xxx") && called[0] != called[1] && called[2] == fits, "{called:?}");
+    assert_ne!(called[2], called[3]);
+}
+
 #[tokio::test]
 async fn what_a_provider_adds_to_a_call_goes_back_with_it() {
     let fake = FakeModel::start().await;
