@@ -42,8 +42,8 @@ pub(super) struct Turns {
 #[derive(Debug, Clone)]
 enum Signal {
     GoOn,
-    /// Keep what was streamed, and end; whoever asks for the same again is told the same.
-    Cancel(Option<Idempotency>),
+    /// Keep what was streamed, and end, because someone said so; whoever asks for the same again is told the same.
+    Cancel(Scope, Option<Idempotency>),
     /// Write what was streamed, and leave the rest to another process.
     Leave,
 }

@@ -322,3 +322,21 @@ async fn a_database_whose_index_of_words_cannot_be_opened_is_replaced() {
     assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;
 }
+
+/// What SQLite says of a number that it does not know is not always that the database is damaged.
+#[tokio::test]
+async fn a_header_with_any_wrong_number_is_replaced_or_does_no_harm() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..2).await;
+    for offset in [0, 16, 18, 19, 20, 21, 24, 28, 32, 36, 40, 44, 47, 48, 52, 56, 59, 60, 64, 68, 72, 92, 96] {
+        h.close_mirrored().await;
+        let path = h.data_dir().join("waystone.db");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[offset] = 0xa5;
+        fs::write(&path, bytes).unwrap();
+        h.try_repair().unwrap_or_else(|error| panic!("byte {offset}: {error}"));
+        h.restart().await;
+        assert_loads(&h, "s", &ids).await;
+    }
+    h.check_invariants().await;
+}

@@ -98,10 +98,12 @@ fn cannot_copy(to: &Path, error: &rusqlite::Error) -> OpenError {
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => true,
-        // What every database of ours has is gone, or an index of words is no longer one.
+        // What every database of ours has is gone, an index of words is no longer one, or the header names a format that no one writes.
         Some(ErrorCode::Unknown) => {
             let message = error.to_string();
-            ["no such ", "malformed", "invalid fts5"].iter().any(|part| message.contains(part))
+            ["no such ", "malformed", "invalid fts5", "unsupported file format"]
+                .iter()
+                .any(|part| message.contains(part))
         }
         // A value is not of the type that it has in every database of ours.
         None => true,

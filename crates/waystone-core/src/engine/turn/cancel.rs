@@ -36,14 +36,7 @@ impl Engine {
         }
         // Who may be asking again wants it ended, and it is. That is remembered: asked once more it does not end another.
         if !first.state.is_running() && idempotency.is_some() {
-            let run = first.run.clone().unwrap_or_else(|| self.clock.new_id());
-            let mut ended = plain_step(context, &first, first.state, &run, self);
-            (ended.operation, ended.idempotency, ended.error) = (Some(CANCELLED), idempotency, first.error.clone());
-            let context_state = match self.store.step_turn(scope, ended).await? {
-                Stepped::Done { .. } => first.state,
-                Stepped::Before { state, .. } => state,
-                Stepped::Moved(state) => return Err(refused(context, state, TurnEvent::Cancel)),
-            };
+            let context_state = self.remember_end(scope, context, &first, idempotency).await?;
             let message_id = self.kept_answer(scope, context, &first.branch).await?;
             return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
         }
@@ -54,7 +47,7 @@ impl Engine {
         while turn.state.is_running() && self.is_same_turn(scope, context, &first, &turn).await? {
             match turn.run.as_deref().and_then(|run| self.turns.find(context, run)) {
                 Some(signal) => {
-                    signal.send_replace(Signal::Cancel(idempotency.clone()));
+                    signal.send_replace(Signal::Cancel(scope.clone(), idempotency.clone()));
                     signal.closed().await;
                 }
                 None => self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?,
@@ -66,8 +59,31 @@ impl Engine {
             let (why, hint) = ("it went on meanwhile", "look at GET /api/contexts/{id}/state, and end it again");
             return Err(Error::InvalidState { context: context.clone(), state: turn.state, why, hint });
         }
+        // It may have ended by itself, or because of another who said so at the same time.
+        let context_state = match idempotency {
+            Some(_) => self.remember_end(scope, context, &turn, idempotency).await?,
+            None => turn.state,
+        };
         let message_id = self.kept_answer(scope, context, &first.branch).await?;
-        Ok(TurnChanged { context_state: turn.state, message_id, warnings: self.warnings() })
+        Ok(TurnChanged { context_state, message_id, warnings: self.warnings() })
+    }
+
+    /// Remembers that someone wanted a turn ended that has ended, unless that is known.
+    async fn remember_end(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        turn: &Turn,
+        idempotency: Option<Idempotency>,
+    ) -> Result<ContextState> {
+        let run = turn.run.clone().unwrap_or_else(|| self.clock.new_id());
+        let mut ended = plain_step(context, turn, turn.state, &run, self);
+        (ended.operation, ended.idempotency, ended.error) = (Some(CANCELLED), idempotency, turn.error.clone());
+        match self.store.step_turn(scope, ended).await? {
+            Stepped::Done { .. } => Ok(turn.state),
+            Stepped::Before { state, .. } => Ok(state),
+            Stepped::Moved(state) => Err(refused(context, state, TurnEvent::Cancel)),
+        }
     }
 
     /// Whether a turn is the one that it was: another run may be another turn, or the same that someone else goes on with, as after a decision

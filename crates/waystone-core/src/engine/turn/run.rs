@@ -109,7 +109,7 @@ impl Live {
         loop {
             stop = match stop {
                 Ok(()) | Err(Stop::Moved) => return,
-                Err(Stop::Signal(Signal::Cancel(key))) => self.cancel(key).await,
+                Err(Stop::Signal(Signal::Cancel(scope, key))) => self.cancel(scope, key).await,
                 // What was streamed and not written is streamed anew by who goes on.
                 Err(Stop::Signal(Signal::Leave | Signal::GoOn)) => return drop(self.write_rest().await),
                 Err(Stop::Failed(error)) => match self.fail(&error).await {
@@ -281,8 +281,9 @@ impl Live {
         self.end_writing().await
     }
 
-    /// Keeps what was streamed, and ends.
-    async fn cancel(&mut self, key: Option<Idempotency>) -> Outcome<()> {
+    /// Keeps what was streamed, and ends. It is not the model that says so.
+    async fn cancel(&mut self, scope: Scope, key: Option<Idempotency>) -> Outcome<()> {
+        self.scope = scope;
         let to = fsm::next(self.turn.state, TurnEvent::Cancel).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
         step.idempotency = key;

@@ -13,6 +13,7 @@ use waystone_core::api::{
 use waystone_core::id::SessionId;
 use waystone_core::tools::{ToolOutput, Toolbox, Tools};
 use waystone_core::{Chat, Engine, Error, PolicyKind, Reader, ToolPolicy};
+use waystone_testkit::audit;
 use waystone_testkit::model::Reply;
 
 use super::{Talk, states, told, until_state};
@@ -511,6 +512,29 @@ async fn a_turn_that_waits_or_runs_tools_can_be_ended() {
     assert_eq!(ended.context_state, ContextState::Idle);
     b.say(&id, "Go on.").await;
     assert_eq!(b.notes(), "");
+    b.check(&id).await;
+}
+
+/// What a model says is under its name; who ends its turn is another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_runs_tools_is_ended_by_who_said_so_and_sent_again_that_ends_no_other() {
+    let b = Bench::new().await;
+    let id = b.t.begin().await;
+    b.t.fake.then(Reply::calls([("wait", json!({}))])).then(Reply::chunks(["later ", "on"]).gated());
+    b.t.try_say(&id, json!({ "content": "Wait." })).await.unwrap();
+    b.notes.is_begun.notified().await;
+    let cancel = async || b.t.h.engine.cancel_turn(&b.t.h.scope, &id, Some("once".parse().unwrap())).await.unwrap();
+    assert_eq!(cancel().await.context_state, ContextState::Idle);
+    let sql = "SELECT actor FROM operation WHERE kind = 'turn.cancelled'";
+    let actor: String = audit::open(b.t.h.data_dir()).query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(actor, b.t.h.scope.actor);
+    let mut reader = b.t.follow(&id, None).await;
+    b.t.try_say(&id, json!({ "content": "Go on." })).await.unwrap();
+    assert_eq!(cancel().await.context_state, ContextState::Idle);
+    assert!(b.t.state(&id).await.current_state.is_running(), "it is another turn");
+    b.t.fake.release(2);
+    until_rest(&mut reader).await;
+    assert_eq!(b.t.texts(&id, None).await.pop().as_deref(), Some("later on"));
     b.check(&id).await;
 }
 

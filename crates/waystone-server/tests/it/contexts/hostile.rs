@@ -194,6 +194,8 @@ async fn a_hostile_message_or_branch_is_refused() {
     let messages = [
         json!({}),
         json!({ "content": "" }),
+        json!({ "content": " " }),
+        json!({ "content": " \n\t\u{3000}\u{a0}" }),
         json!({ "content": null }),
         json!({ "content": 1 }),
         json!({ "content": [{ "type": "text", "text": "x" }] }),
@@ -340,7 +342,7 @@ async fn strange_text_is_said_and_stored_as_it_is() {
         "\u{202e}txet",
         "'; DROP TABLE message; --",
         "\r\n\r\nevent: MessageCompleted\ndata: {}\n\n",
-        " ",
+        " x ",
         "\u{feff}",
         "{\"content\":1}",
         "\u{1b}[31m",
