@@ -75,7 +75,12 @@ impl Talk {
 
     /// The same with a key that makes it safe to send it twice.
     async fn post_keyed(&self, path: &str, key: &str, body: &Value) -> (u16, Value) {
-        let request = Request::post(format!("/api/contexts{path}")).header(header::HOST, "localhost");
+        self.call_keyed("POST", path, key, body).await
+    }
+
+    async fn call_keyed(&self, method: &str, path: &str, key: &str, body: &Value) -> (u16, Value) {
+        let request = Request::builder().method(method).uri(format!("/api/contexts{path}"));
+        let request = request.header(header::HOST, "localhost");
         let request = request.header("Idempotency-Key", key).header(header::CONTENT_TYPE, "application/json");
         let response = self.client.send(request.body(Body::from(body.to_string())).unwrap()).await;
         (response.status().as_u16(), json_of(response).await)

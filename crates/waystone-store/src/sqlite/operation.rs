@@ -203,19 +203,31 @@ fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project
             "SELECT seq FROM operation
              WHERE space = ?1 AND project = ?3 AND seq > ?2 AND undone = 0 AND (undoes IS NULL OR undoes <= ?2)
                  AND (kind = 'task.used' OR kind = 'operation.undone' AND unsealed(payload, 'operation', seq) ->> '$.kind' = 'task.used')
-             ORDER BY seq LIMIT ?4"
+             ORDER BY seq LIMIT ?5"
+        }
+        // A snapshot changes no segment: what else undid its making, or an undo of that, is in the way.
+        "snapshot.created" => {
+            "WITH RECURSIVE of_it (seq) AS (
+                 SELECT ?4
+                 UNION ALL
+                 SELECT o.seq FROM of_it CROSS JOIN operation AS o
+                 ON o.space = ?1 AND o.project = ?3 AND o.seq > of_it.seq AND o.undoes = of_it.seq
+             )
+             SELECT o.seq FROM of_it CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = of_it.seq
+             WHERE o.seq > ?2 AND o.undone = 0 AND o.undoes <= ?2
+             ORDER BY o.seq LIMIT ?5"
         }
         _ => {
             "SELECT DISTINCT later.operation FROM segment_change AS mine
              CROSS JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
              CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = later.operation
              WHERE mine.space = ?1 AND mine.operation = ?2 AND o.undone = 0 AND (o.undoes IS NULL OR o.undoes <= ?2)
-                 AND ?3 IS NOT NULL
-             ORDER BY later.operation LIMIT ?4"
+             ORDER BY later.operation LIMIT ?5"
         }
     };
     let mut statement = db.prepare_cached(sql)?;
-    let seqs = statement.query_map(params![scope.space, found.seq, project.as_str(), BETWEEN_MAX], |row| row.get(0))?;
+    let parameters = params![scope.space, found.seq, project.as_str(), first.seq, BETWEEN_MAX];
+    let seqs = statement.query_map(parameters, |row| row.get(0))?;
     Ok(seqs.collect::<Result<_, _>>()?)
 }
 

@@ -352,3 +352,9 @@ async fn a_task_whose_snapshot_lost_its_segments_is_in_no_document() {
     let lost = [Step::Pin(vec![4, 13]), put_once(5, 2, Some(1)), Step::Snapshot(1), Step::Restart, Step::UndoAny(5)];
     run_all(&again.into_iter().chain(lost).collect::<Vec<_>>()).await;
 }
+
+/// Found by the same test: an undo that another had overtaken could be undone, and brought the snapshot back.
+#[tokio::test]
+async fn an_undo_of_a_snapshot_that_another_overtook_is_refused() {
+    run_all(&[Step::SetTask(Some(1)), Step::Snapshot(1), Step::Undo, Step::UndoAny(3)]).await;
+}

@@ -70,6 +70,25 @@ async fn two_of_the_same_at_once_are_one() {
 }
 
 #[tokio::test]
+async fn an_edit_is_made_once() {
+    let talk = Talk::new().await;
+    let context = talk.create().await;
+    let (question, _) = talk.ask(&context, "one").await;
+    let path = format!("/{context}/messages/{question}");
+    let mut body = json!({ "content": "uno" });
+    let mut events = talk.follow(&context).await;
+    let first = talk.call_keyed("PUT", &path, "k", &body).await;
+    assert_eq!(first.0, 201);
+    until_state(&mut events, "Idle").await;
+    assert_eq!(talk.call_keyed("PUT", &path, "k", &body).await, first);
+    body["idempotency_key"] = json!("k");
+    assert_eq!(talk.call("PUT", &path, Some(body.clone())).await, first, "the header and the field are the same thing");
+    assert_refused(&talk.call_keyed("PUT", &path, "other", &body).await, 400, "VALIDATION_ERROR", "two keys");
+    let branches = talk.get(&format!("/{context}/branches")).await;
+    assert_eq!((branches["branches"].as_array().unwrap().len(), talk.fake.requests().len()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_branch_is_created_once() {
     let talk = Talk::new().await;
     let context = talk.create().await;
