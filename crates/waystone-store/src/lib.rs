@@ -139,7 +139,7 @@ impl OpenError {
                 "keep the new key, without it nothing comes back; make room if the disk is full, and run the command again with the new key set"
             }
             Self::Rekey { .. } => "what is there is as it was; `waystone doctor` says whether it is whole",
-            Self::Unrepaired { .. } => "nothing was lost by it; try again",
+            Self::Unrepaired { .. } => "nothing was lost by it; see that there is room, and try again",
         };
         hint.to_owned()
     }

@@ -85,9 +85,15 @@ fn tool_call(call: &Call, extra: Option<Value>) -> Value {
     written
 }
 
-/// An id that another provider gave may be too long here. It is the same for a call and its result, and another for every other call.
+/// An id that another provider gave may be too long here. It is the same for a call and its result, and another for every other call, also for
+/// one whose own id looks like a shortened one.
 fn id(id: &str) -> String {
-    if id.chars().count() <= ID_CHARS_MAX {
+    let is_like_ours = id
+        .char_indices()
+        .nth(ID_CHARS_KEPT)
+        .and_then(|(at, _)| id[at..].strip_prefix('-'))
+        .is_some_and(|hash| hash.len() == ID_CHARS_HASHED && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if id.chars().count() <= ID_CHARS_MAX && !is_like_ours {
         return id.to_owned();
     }
     let (kept, hash) = (id.chars().take(ID_CHARS_KEPT), Hash::of(id.as_bytes()).to_string());

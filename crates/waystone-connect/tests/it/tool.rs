@@ -329,6 +329,18 @@ async fn a_long_id_is_sent_shorter_the_same_for_a_call_and_its_result() {
     assert!(called.iter().all(|id| id.len() == 40), "{called:?}");
     assert!(called[0].starts_with("toolu_xxx") && called[0] != called[1] && called[2] == fits, "{called:?}");
     assert_ne!(called[2], called[3]);
+
+    // Who answers with an id that it was sent means another call than the one it was short for.
+    let short = called[0].to_owned();
+    let mut asked = call_with_tools("gpt-4", "hi");
+    let calls = [&long, &short].map(|id| self::called(id, "time", json!({}))).into();
+    asked.messages.push(Said::Calls { text: String::new(), calls });
+    asked.messages.extend([&long, &short].map(|id| result(id, "time", "noon")));
+    at(&fake).call(asked).await.unwrap();
+    let sent = fake.requests().pop().unwrap();
+    let id = |at: usize| sent["messages"][1]["tool_calls"][at]["id"].clone();
+    assert!(id(0) == *short && id(1) != id(0), "{sent}");
+    assert_eq!((&sent["messages"][2]["tool_call_id"], &sent["messages"][3]["tool_call_id"]), (&id(0), &id(1)));
 }
 
 #[tokio::test]

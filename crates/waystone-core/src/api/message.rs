@@ -204,7 +204,7 @@ impl From<Message> for MessageNode {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMessage {
-    #[schemars(length(min = 1), regex(pattern = r"\S"))]
+    #[schemars(length(min = 1), regex(pattern = SAID))]
     pub content: String,
     /// On which branch; the active one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,7 +220,10 @@ impl AddMessage {
     }
 }
 
-/// A model is told nothing by a text without a letter, and some refuse it.
+/// Something that is no white space, as [`check_said`] has it: what `\S` is differs from one language to the next.
+const SAID: &str = r"[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]";
+
+/// A model is told nothing by a text of nothing but spaces, and some refuse it.
 fn check_said(content: &str) -> Result<()> {
     if content.trim().is_empty() {
         return Err(Error::InvalidInput("content is empty".to_owned()));
@@ -243,7 +246,7 @@ pub struct AddedMessage {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditMessage {
-    #[schemars(length(min = 1), regex(pattern = r"\S"))]
+    #[schemars(length(min = 1), regex(pattern = SAID))]
     pub content: String,
     /// What the branch is called; `edit-1`, `edit-2` and so on when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -297,6 +297,17 @@ pub trait ConversationStore: Send + Sync {
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped>;
 
+    /// Keeps what was answered to who wanted something of a turn that was so already, whatever the conversation does now. Returns what was
+    /// answered first.
+    async fn remember_turn(
+        &self,
+        scope: &Scope,
+        kind: &'static str,
+        idempotency: Idempotency,
+        state: ContextState,
+        at: Timestamp,
+    ) -> Result<ContextState>;
+
     /// What the window of a branch, or of the active one, is assembled from.
     async fn load_window(
         &self,

@@ -326,3 +326,36 @@ async fn a_repair_that_begins_with_a_backup_brings_marks_names_and_deletions_tha
     assert_eq!(h.findings().await, []);
     h.check_invariants().await;
 }
+
+/// The newest group may have lost all its checkpoints, and still be the one that tells what the session became.
+#[tokio::test]
+async fn a_repair_takes_marks_from_a_file_whose_checkpoints_are_all_removed() {
+    for is_noted in [false, true] {
+        let mut h = Harness::new();
+        for n in 0..32 {
+            h.save("s", json!({ "n": n, "goal": "g" })).await;
+        }
+        back_up(&h).await;
+        let last = h.save("s", json!({ "n": 32, "goal": "g" })).await.checkpoint_id;
+        let mark = json!({ "sessionId": "s", "contextKey": "goal" });
+        if is_noted {
+            // Its removal died when it had taken note.
+            h.engine.mark_critical(&h.scope, serde_json::from_value(mark).unwrap()).await.unwrap();
+            h.close_mirrored().await;
+            let folder = h.data_dir().join("contexts/.deleted");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("s.txt"), format!("{last}\n")).unwrap();
+        } else {
+            h.engine.delete_checkpoint(&h.scope, &last, Deletion { purge: true }).await.unwrap();
+            h.engine.mark_critical(&h.scope, serde_json::from_value(mark).unwrap()).await.unwrap();
+            h.close_mirrored().await;
+        }
+        lose_database(&h);
+        assert!(h.repair().backup.is_some());
+        h.restart_mirrored().await;
+        let session = h.engine.find_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+        assert_eq!((session.critical_keys, session.checkpoint_count), (vec!["goal".to_owned()], 32), "{is_noted}");
+        assert_eq!(h.findings().await, []);
+        h.check_invariants().await;
+    }
+}

@@ -9,3 +9,6 @@ CREATE INDEX operation_naming ON operation (space, project, seq)
 DROP INDEX operation_standing;
 CREATE INDEX operation_standing ON operation (space, project, seq)
     WHERE undone = 0 AND undoes IS NULL AND kind <> 'checkpoint.saved';
+
+-- What undid an operation, and what undid that: who undoes one of them must know of the others.
+CREATE INDEX operation_undoing ON operation (space, undoes) WHERE undoes IS NOT NULL;

@@ -17,7 +17,7 @@ use super::connection::{open_alone, open_writer};
 use super::error::{DbResult, file_error, unreadable};
 use super::migration::{VERSION, make, version};
 use super::mirror::take_turn;
-use super::retention::remove_again;
+use super::retention::{forget_live, remove_again};
 use super::seal::Keys;
 use crate::backup::{Unfinished, database_in, list, rotate};
 use crate::directory::DataDirectory;
@@ -67,7 +67,8 @@ impl Copy {
             // What takes long comes before others wait.
             unfinished.sync().map_err(failed)?;
             let turn = take_turn(&self.directory)?;
-            let removed = tombstone::read_all(&self.directory).map_err(failed)?;
+            let mut removed = tombstone::read_all(&self.directory).map_err(failed)?;
+            forget_live(&self.directory, &self.db, &mut removed)?;
             remove_from(&unfinished.path(), self.directory.keys(), &removed, self.at)?;
             Ok((sessions, checkpoints, turn))
         });

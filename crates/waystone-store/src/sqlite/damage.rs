@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 use waystone_core::clock::Timestamp;
 
 use super::connection::open_untouched;
-use super::migration::{VERSION, cannot_open, is_confirmed, known_schema, make, schema, version};
+use super::migration::{VERSION, apply, cannot_open, has_room, is_confirmed, known_schema, schema, version};
 use super::seal::Keys;
 use crate::OpenError;
 use crate::directory::DataDirectory;
@@ -65,12 +65,12 @@ pub(crate) fn why_unusable_copy(
         Err(error) if is_of_copy(&error) => return Err(cannot_copy(to, &error)),
         Err(error) => return Ok(Some(error.to_string())),
     }
-    match make(to, keys, at) {
-        Err(OpenError::Database { message, .. }) => return Ok(Some(message)),
-        made => made?,
+    // What was copied is read from our own file from here on: only what is wrong with its content is damage.
+    match apply(to, keys, at).and_then(|()| open_untouched(to, keys)).and_then(|db| damage(&db)) {
+        Ok(damage) => Ok(damage),
+        Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
+        Err(error) => Err(cannot_copy(to, &error)),
     }
-    let damage = open_untouched(to, keys).and_then(|db| damage(&db));
-    Ok(damage.unwrap_or_else(|error| Some(error.to_string())))
 }
 
 /// Whether a copy could not be written. Nothing is wrong with what was to be copied then.
@@ -88,9 +88,11 @@ fn is_of_copy(error: &rusqlite::Error) -> bool {
 fn cannot_copy(to: &Path, error: &rusqlite::Error) -> OpenError {
     // What was written of it takes the room.
     let _ = std::fs::remove_file(to);
+    let path = to.to_owned();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => OpenError::Full { path: to.to_owned() },
-        _ => cannot_open(to, error),
+        Some(ErrorCode::DiskFull) => OpenError::Full { path },
+        _ if !has_room(to) => OpenError::Full { path },
+        _ => OpenError::Unrepaired { path, message: format!("a backup could not be copied: {error}") },
     }
 }
 

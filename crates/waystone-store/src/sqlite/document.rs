@@ -21,21 +21,25 @@ use super::checkpoint::{Links, check_quota, find_base, find_by_id, find_by_key, 
 use super::conversation;
 use super::error::DbResult;
 use super::log::{append_and_publish, handle};
+use super::retention::list_live;
 use super::segment::IDS_TOLD_MAX;
 use super::session::{self, SessionRow};
+use crate::mirror::tombstone::Removed;
 
 #[async_trait]
 impl DocumentStore for Sqlite {
     async fn import_session(&self, scope: &Scope, new: NewSession) -> Result<ImportedSession> {
         let (scope, session) = (scope.clone(), new.session.id.clone());
-        let ids: Vec<String> = new.checkpoints.iter().map(|checkpoint| checkpoint.id.as_str().to_owned()).collect();
+        let ids: Removed = new.checkpoints.iter().map(|checkpoint| checkpoint.id.as_str().to_owned()).collect();
         let bytes =
             new.checkpoints.iter().filter_map(|new| new.packed.as_ref()).map(|packed| packed.bytes.len() as u64).sum();
         let new = Arc::new(new);
         let imported = self.write_with_room(bytes, move |db| import(db, &scope, &new)).await?;
-        // What comes back by an import was removed before, and is not any more. If it dies before this, the same import does it.
+        // What comes back by an import was removed before, and is not any more, unless it was removed again before it was our turn. If it dies
+        // before this, the next who reads tombstones does it.
         let _turn = self.take_turn().await?;
-        self.take_tombstones_away(session, ids).await?;
+        let live = self.readers.read(move |db| list_live(db, &ids)).await?;
+        self.take_tombstones_away(session, live.into_iter().map(|(_, id)| id).collect()).await?;
         Ok(imported)
     }
 

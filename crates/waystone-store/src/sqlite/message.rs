@@ -6,7 +6,7 @@ mod content;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
-use waystone_core::api::{ContentPart, Message, MessageMetadata, MessageTokens, MessageType, Role, SegmentType};
+use waystone_core::api::{ContentPart, Message, MessageMetadata, MessageTokens, MessageType, Role, SegmentType, Tier};
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
 use waystone_core::id::{SegmentId, SessionId};
@@ -20,7 +20,7 @@ use super::conversation::{self, ConversationRow};
 use super::error::{DbResult, unreadable};
 use super::origin::read_origin;
 use super::seal::SEGMENT_TEXT;
-use super::segment::{self, Edit, ProjectRow, check_room};
+use super::segment::{self, Edit, ProjectRow, check_room, tier_of};
 
 pub(crate) use content::{read_content, streamed, streamed_by};
 
@@ -36,10 +36,15 @@ pub(crate) struct Target<'a> {
 }
 
 /// Whether a message stays in the window, or out of it, because someone said so.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Treated {
     is_pinned: bool,
-    is_stashed: bool,
+    tier: Tier,
+}
+
+impl Treated {
+    /// As messages are that are new.
+    pub(crate) const NOT: Self = Self { is_pinned: false, tier: Tier::Working };
 }
 
 /// Adds a message at the end of a branch. What it costs does not depend on how many there are.
@@ -68,14 +73,19 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
         line_range: None,
         topic: None,
         pinned: treated.is_pinned,
-        stash: treated.is_stashed,
+        stash: treated.tier != Tier::Working,
         at,
         total_bytes_max,
     };
     let project = ProjectRow { key: row.project_key, current_task: None, changed: at };
     let place =
         segment::Place { project: &project, task: Some(row.task), conversation: Some(row.session), calls: &new.parts };
-    let image = segment::add(db, scope, &place, &with, (&segment, new.tokens, 0), operation)?;
+    let mut image = segment::add(db, scope, &place, &with, (&segment, new.tokens, 0), operation)?;
+    if treated.tier == Tier::Archive {
+        db.prepare_cached("UPDATE segment SET tier = 'archive', archived_at_ms = ?2 WHERE key = ?1")?
+            .execute(params![image.key, at.ms()])?;
+        image.tier = Tier::Archive;
+    }
     let mut edit = Edit::begin(db, scope, row.project_key, operation, at);
     edit.added(&image)?;
     edit.finish()?;
@@ -324,12 +334,12 @@ pub(crate) fn find_by_key(db: &Connection, key: i64) -> DbResult<Option<Message>
 
 /// What follows from the text of a message and is kept with it. In a sealed store nothing is kept to search by.
 fn counted(db: &Connection, session: i64, id: &SegmentId) -> DbResult<(u64, Vec<Piece>, Treated)> {
-    let sql = "SELECT s.tokens, coalesce(i.pieces, x''), s.pinned, s.tier <> 'working' FROM message AS m JOIN segment AS s ON s.key = m.segment
+    let sql = "SELECT s.tokens, coalesce(i.pieces, x''), s.pinned, s.tier FROM message AS m JOIN segment AS s ON s.key = m.segment
                LEFT JOIN segment_index AS i ON i.segment = s.key WHERE m.session = ?1 AND s.id = ?2";
-    let (tokens, pieces, treated): (u64, Vec<u8>, Treated) =
-        db.prepare_cached(sql)?.query_row(params![session, id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, Treated { is_pinned: row.get(2)?, is_stashed: row.get(3)? }))
-        })?;
+    let (tokens, pieces, is_pinned, tier): (u64, Vec<u8>, bool, String) = db
+        .prepare_cached(sql)?
+        .query_row(params![session, id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let treated = Treated { is_pinned, tier: tier_of(&tier)? };
     let pieces = pieces.chunks_exact(2).map(|piece| Piece::from_le_bytes([piece[0], piece[1]])).collect();
     Ok((tokens, pieces, treated))
 }

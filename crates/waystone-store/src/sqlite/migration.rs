@@ -125,7 +125,8 @@ pub(crate) fn make(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> Result<(), 
     apply(path, keys, now).map_err(|error| cannot_open(path, &error))
 }
 
-fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> {
+/// The same for a file that is there.
+pub(crate) fn apply(path: &Path, keys: &Arc<Keys>, now: Timestamp) -> rusqlite::Result<()> {
     let mut db = open_new(path, keys)?;
     for number in version(&db)?..VERSION {
         let transaction = db.transaction()?;

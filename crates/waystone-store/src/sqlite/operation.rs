@@ -36,9 +36,13 @@ const INVERTIBLE: [&str; 11] = [
     UNDONE,
 ];
 
-/// The last says whether something of it is left to be put back: what was removed for good is not.
-const COLUMNS: &str = "seq, kind, at_ms, actor, project, unsealed(payload, 'operation', seq), undone, undoes,
-    kind NOT LIKE 'segment.%' OR EXISTS (SELECT 1 FROM segment_change AS c WHERE c.space = operation.space AND c.operation = seq)";
+/// Whether something of it is left to be put back: what was removed for good is not.
+const IS_LEFT: &str = "(kind NOT LIKE 'segment.%' OR EXISTS
+        (SELECT 1 FROM segment_change AS c WHERE c.space = operation.space AND c.operation = operation.seq))
+    AND (kind <> 'snapshot.created' OR EXISTS
+        (SELECT 1 FROM snapshot AS n
+         WHERE n.space = operation.space AND n.id = unsealed(payload, 'operation', operation.seq) ->> '$.snapshot_id'))";
+const COLUMNS: &str = "seq, kind, at_ms, actor, project, unsealed(payload, 'operation', seq), undone, undoes";
 
 struct Found {
     seq: i64,
@@ -69,8 +73,9 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListOperations) -> D
         Some(_) => "project = ?2",
         None => "?2 IS NULL",
     };
-    let sql =
-        format!("SELECT {COLUMNS} FROM operation WHERE space = ?1 AND {place} AND seq < ?3 ORDER BY seq DESC LIMIT ?4");
+    let sql = format!(
+        "SELECT {COLUMNS}, {IS_LEFT} FROM operation WHERE space = ?1 AND {place} AND seq < ?3 ORDER BY seq DESC LIMIT ?4"
+    );
     let project = filter.project_id.as_ref().map(|id| id.as_str());
     let before = cursor::read(filter.cursor.as_deref())?;
     let mut statement = db.prepare_cached(&sql)?;
@@ -88,7 +93,8 @@ pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListOperations) -> D
 }
 
 fn find(db: &Connection, scope: &Scope, seq: i64) -> DbResult<Option<Found>> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM operation WHERE space = ?1 AND seq = ?2"))?;
+    let sql = format!("SELECT {COLUMNS}, {IS_LEFT} FROM operation WHERE space = ?1 AND seq = ?2");
+    let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params![scope.space, seq])?;
     rows.next()?.map(read).transpose()
 }
@@ -105,14 +111,13 @@ fn choose(db: &Connection, scope: &Scope, which: &Undo) -> DbResult<Found> {
         Undo::Newest(project) => {
             let kinds = json!(INVERTIBLE).to_string();
             let seq: Option<i64> = db
-                .prepare_cached(
+                .prepare_cached(&format!(
                     "SELECT seq FROM operation
                      WHERE space = ?1 AND project = ?2 AND undone = 0 AND undoes IS NULL AND kind <> 'checkpoint.saved'
                          AND actor <> 'maintenance' AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR actor = ?4)
-                         AND (kind NOT LIKE 'segment.%' OR EXISTS
-                             (SELECT 1 FROM segment_change AS c WHERE c.space = ?1 AND c.operation = operation.seq))
-                     ORDER BY seq DESC LIMIT 1",
-                )?
+                         AND {IS_LEFT}
+                     ORDER BY seq DESC LIMIT 1"
+                ))?
                 .query_row(
                     params![scope.space, project.as_str(), kinds, scope.is_agent.then_some(&scope.actor)],
                     |row| row.get(0),
@@ -205,24 +210,21 @@ fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project
                  AND (kind = 'task.used' OR kind = 'operation.undone' AND unsealed(payload, 'operation', seq) ->> '$.kind' = 'task.used')
              ORDER BY seq LIMIT ?5"
         }
-        // A snapshot changes no segment: what else undid its making, or an undo of that, is in the way.
-        "snapshot.created" => {
+        // Who undid the same, or an undo of it, is in the way also where no segment was changed.
+        _ => {
             "WITH RECURSIVE of_it (seq) AS (
                  SELECT ?4
                  UNION ALL
-                 SELECT o.seq FROM of_it CROSS JOIN operation AS o
-                 ON o.space = ?1 AND o.project = ?3 AND o.seq > of_it.seq AND o.undoes = of_it.seq
+                 SELECT o.seq FROM of_it CROSS JOIN operation AS o ON o.space = ?1 AND o.undoes = of_it.seq
+             ), of_segments (seq) AS (
+                 SELECT later.operation FROM segment_change AS mine
+                 CROSS JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
+                 WHERE mine.space = ?1 AND mine.operation = ?2
              )
-             SELECT o.seq FROM of_it CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = of_it.seq
-             WHERE o.seq > ?2 AND o.undone = 0 AND o.undoes <= ?2
+             SELECT o.seq FROM (SELECT seq FROM of_it UNION SELECT seq FROM of_segments) AS later
+             CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = later.seq
+             WHERE o.seq > ?2 AND o.undone = 0 AND (o.undoes IS NULL OR o.undoes <= ?2)
              ORDER BY o.seq LIMIT ?5"
-        }
-        _ => {
-            "SELECT DISTINCT later.operation FROM segment_change AS mine
-             CROSS JOIN segment_change AS later ON later.segment = mine.segment AND later.operation > mine.operation
-             CROSS JOIN operation AS o ON o.space = ?1 AND o.seq = later.operation
-             WHERE mine.space = ?1 AND mine.operation = ?2 AND o.undone = 0 AND (o.undoes IS NULL OR o.undoes <= ?2)
-             ORDER BY later.operation LIMIT ?5"
         }
     };
     let mut statement = db.prepare_cached(sql)?;

@@ -18,11 +18,11 @@ use waystone_core::store::Scope;
 use super::connection::{self, open_untouched, open_writer};
 use super::counter::{continue_numbers, recount, recount_usage};
 use super::doctor::is_chain_whole;
-use super::error::{DbResult, file_error};
+use super::error::DbResult;
 use super::log::{Operation, append};
 use super::maintenance::checkpoint;
 use super::migration::{has_room, make, unlock};
-use super::retention::remove_again;
+use super::retention::{forget_live, remove_again};
 use super::seal::Keys;
 use crate::OpenError;
 use crate::directory::{CONTEXTS, DATABASE, DataDirectory, TOMBSTONES};
@@ -57,7 +57,10 @@ pub(crate) fn import_files(
     };
     let db = open_writer(database, directory.keys()).map_err(|error| failed(&error))?;
     db.execute_batch("BEGIN IMMEDIATE").map_err(|error| failed(&error))?;
-    let removed = tombstone::read_all(directory).map_err(|error| failed(&error))?;
+    let mut removed = tombstone::read_all(directory).map_err(|error| failed(&error))?;
+    if matches!(base, Base::Itself) {
+        forget_live(directory, &db, &mut removed).map_err(|error| failed(&error))?;
+    }
     let mut import = Import {
         db: &db,
         removed,
@@ -65,16 +68,18 @@ pub(crate) fn import_files(
         seqs: HashMap::new(),
         changed: 0,
         findings: Vec::new(),
+        emptied: Vec::new(),
         restored: 0,
     };
     import.run(directory, base, at, progress).map_err(|error| failed(&error))?;
-    let findings = std::mem::take(&mut import.findings);
+    let (findings, emptied) = (std::mem::take(&mut import.findings), std::mem::take(&mut import.emptied));
     db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
     // Only the file itself takes the place of another: all of it must be there.
     if !checkpoint(&db, "TRUNCATE").map_err(|error| failed(&error))? {
         return Err(failed(&"its log could not be folded back"));
     }
     db.close().map_err(|(_, error)| failed(&error))?;
+    emptied.iter().try_for_each(|path| remove(path)).map_err(|error| failed(&error))?;
     Ok(findings)
 }
 
@@ -104,6 +109,8 @@ struct Import<'a> {
     /// The highest number of a change that a file holds.
     changed: i64,
     findings: Vec<Finding>,
+    /// Files of which all was removed, and it died before they were: they go once what else they tell is taken.
+    emptied: Vec<PathBuf>,
     restored: u64,
 }
 
@@ -190,11 +197,10 @@ impl Import<'_> {
             if let Ok(Ok(group)) = read_file(&path, directory.keys()) {
                 let had_checkpoints = !group.checkpoints.is_empty();
                 let group = group.without(&self.removed);
-                if had_checkpoints && group.checkpoints.is_empty() {
-                    // All of it was removed, and it died before the file was.
-                    remove(&path).map_err(|error| file_error(&path, &error))?;
-                } else if let Err(error) = self.add_group(&group) {
+                if let Err(error) = self.add_group(&group) {
                     self.tell(&source.path, &error);
+                } else if had_checkpoints && group.checkpoints.is_empty() {
+                    self.emptied.push(path);
                 }
             }
             progress((sources.len() + done) as u64 + 1, 2 * sources.len() as u64);

@@ -26,8 +26,7 @@ use super::maintenance::Upkeep;
 use super::mirror;
 use super::segment;
 use crate::mirror::tombstone;
-use again::list_live;
-pub(crate) use again::remove_again;
+pub(crate) use again::{forget_live, list_live, remove_again};
 pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
 pub(crate) use trace::Traces;
 
@@ -350,13 +349,9 @@ impl Upkeep {
         while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
         let _turn = mirror::take_turn(&self.directory)?;
         let directory = self.directory.clone();
-        let failed = |error| file_error(&directory.tombstones(), &error);
-        let mut removed = tombstone::read_all(&directory).map_err(failed)?;
-        // An import that died after its commit: what it brought is there, and was not removed since.
-        for (session, id) in list_live(self.db()?, &removed)? {
-            tombstone::take_away(&directory, &session, [id.as_str()]).map_err(failed)?;
-            removed.remove(&id);
-        }
+        let mut removed =
+            tombstone::read_all(&directory).map_err(|error| file_error(&directory.tombstones(), &error))?;
+        forget_live(&directory, self.db()?, &mut removed)?;
         backup::remove_from_all(&directory, &removed, now)
     }
 }

@@ -4,8 +4,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use waystone_core::Error;
 use waystone_core::api::{ContextState, Resync, Role};
+use waystone_core::clock::Timestamp;
 use waystone_core::id::{SegmentId, SessionId};
-use waystone_core::store::{Draft, Scope, Step, StepBranch, Stepped, ToolChange, Turn, TurnEvent};
+use waystone_core::store::{Draft, Idempotency, Scope, Step, StepBranch, Stepped, ToolChange, Turn, TurnEvent};
 
 use super::branch::{self, BranchRow};
 use super::conversation::{self, ConversationRow, operation};
@@ -47,8 +48,7 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
             Some(id) => message::branch_of(db, row.session, &step.context, id)?,
             None => branch::find_by_key(db, row.turn_branch.unwrap_or(row.active_branch))?,
         };
-        let known = ContextState::ALL.into_iter().find(|state| first["state"] == state.as_str());
-        return Ok(Stepped::Before { message, branch: branch.name, state: known.unwrap_or(step.to) });
+        return Ok(Stepped::Before { message, branch: branch.name, state: state_of(&first).unwrap_or(step.to) });
     }
     let row = conversation::find_row(db, scope, &step.context)?;
     if is_taken(db, &row, step)? {
@@ -74,10 +74,33 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
     }
     let seq = add_events(db, scope, &row, step)?;
     write(db, &row, &branch, step, owner, seq)?;
-    let message = step.messages.first().map(|message| &message.id);
-    let reply = json!({ "message_id": message, "state": step.to.as_str() });
+    let reply = reply_of(step.messages.first().map(|message| &message.id), step.to);
     retry::remember(db, scope, kind, step.idempotency.as_ref(), &reply, step.at)?;
     Ok(Stepped::Done { branch: branch.name, seq })
+}
+
+/// What is kept to answer a retry with.
+fn reply_of(message: Option<&SegmentId>, state: ContextState) -> Value {
+    json!({ "message_id": message, "state": state.as_str() })
+}
+
+fn state_of(reply: &Value) -> Option<ContextState> {
+    ContextState::ALL.into_iter().find(|state| reply["state"] == state.as_str())
+}
+
+pub(crate) fn remember(
+    db: &Connection,
+    scope: &Scope,
+    kind: &str,
+    idempotency: &Idempotency,
+    state: ContextState,
+    at: Timestamp,
+) -> DbResult<ContextState> {
+    if let Some(first) = retry::find(db, scope, kind, Some(idempotency), at)? {
+        return Ok(state_of(&first).unwrap_or(state));
+    }
+    retry::remember(db, scope, kind, Some(idempotency), &reply_of(None, state), at)?;
+    Ok(state)
 }
 
 /// Whether the step was taken before, and who took it did not hear of it: what it tells is in the log.
@@ -125,7 +148,7 @@ fn tell(
         // Each follows the one before.
         let moved = if place == 0 { None } else { Some(branch::find_by_key(db, branch.key)?) };
         let branch = moved.as_ref().unwrap_or(branch);
-        let target = Target { row, branch, operation: seq, at, total_bytes_max, treated: Treated::default() };
+        let target = Target { row, branch, operation: seq, at, total_bytes_max, treated: Treated::NOT };
         message::add(db, scope, &target, new)?;
     }
     conversation::touch(db, scope, row.session, step.at)

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
-    Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
-    ToolCall,
+    Branch, BranchList, ChatConfig, Context, ContextPage, ContextState, ListContexts, MessageContent, Resync,
+    SwitchedBranch, ToolCall,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
@@ -127,6 +127,20 @@ impl ConversationStore for FaultyStore {
     async fn find_turn(&self, scope: &Scope, id: &SessionId) -> Result<Turn> {
         self.step()?;
         self.inner.find_turn(scope, id).await
+    }
+
+    async fn remember_turn(
+        &self,
+        scope: &Scope,
+        kind: &'static str,
+        idempotency: Idempotency,
+        state: ContextState,
+        at: Timestamp,
+    ) -> Result<ContextState> {
+        self.step()?;
+        let done = self.inner.remember_turn(scope, kind, idempotency, state, at).await?;
+        self.step()?;
+        Ok(done)
     }
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use waystone_testkit::audit;
-use waystone_testkit::harness::private_dir;
+use waystone_testkit::harness::{copy_dir, private_dir};
 use waystone_testkit::process::{McpProcess, binary, command};
+use waystone_testkit::{audit, golden, shim};
 
 fn run(data_dir: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Output {
     let mut command = command(&binary("waystone"), data_dir);
@@ -260,4 +260,43 @@ fn a_backup_that_cannot_be_copied_for_want_of_room_is_not_passed_over() {
     assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
     done(&["doctor", "--repair"]);
     assert!(done(&["segment", "list", "--json"]).contains("line 1 of log 3"));
+}
+
+/// A backup of an older format is brought to the present one when a repair begins with it, and that takes room too.
+#[cfg(unix)]
+#[test]
+fn a_backup_that_cannot_be_brought_to_the_present_format_for_want_of_room_is_not_passed_over() {
+    /// ENOSPC.
+    const NO_ROOM: i32 = 28;
+    let older = golden::all().into_iter().find(|golden| golden.name.starts_with("12-")).unwrap();
+    let conversations = |data: &Path| {
+        let output = run(data, &["context", "list", "--json"], |_| {});
+        let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        listed["contexts"].as_array().unwrap().len()
+    };
+    let expected = conversations(older.directory.path());
+    assert!(expected > 0);
+    for name in ["waystone.db", "waystone.db-wal", "waystone.db-shm"] {
+        let _ = fs::remove_file(older.directory.path().join(name));
+    }
+    let (mut at, mut refused) = (1, 0);
+    loop {
+        let directory = private_dir();
+        let (data, log) = (directory.path().join("data"), directory.path().join("calls"));
+        copy_dir(older.directory.path(), &data);
+        let call = shim::Call { kind: "write", errno: NO_ROOM, at };
+        let settings = shim::fail(call, &data, &log, None).unwrap();
+        let output = run(&data, &["doctor", "--repair"], |command| _ = command.envs(settings));
+        if !output.status.success() {
+            refused += 1;
+            let again = run(&data, &["doctor", "--repair"], |_| {});
+            assert!(again.status.success(), "write {at}: {}", stderr(&again));
+        }
+        assert_eq!(conversations(&data), expected, "write {at}: {}", stderr(&output));
+        if !log.exists() {
+            break;
+        }
+        at += 40;
+    }
+    assert!(refused > 3, "{refused} of {at}");
 }

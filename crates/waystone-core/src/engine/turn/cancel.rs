@@ -11,7 +11,7 @@ use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
-use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, Stepped, ToolChange, Turn};
+use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, ToolChange, Turn};
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
@@ -36,7 +36,7 @@ impl Engine {
         }
         // Who may be asking again wants it ended, and it is. That is remembered: asked once more it does not end another.
         if !first.state.is_running() && idempotency.is_some() {
-            let context_state = self.remember_end(scope, context, &first, idempotency).await?;
+            let context_state = self.remember_end(scope, first.state, idempotency).await?;
             let message_id = self.kept_answer(scope, context, &first.branch).await?;
             return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
         }
@@ -60,30 +60,20 @@ impl Engine {
             return Err(Error::InvalidState { context: context.clone(), state: turn.state, why, hint });
         }
         // It may have ended by itself, or because of another who said so at the same time.
-        let context_state = match idempotency {
-            Some(_) => self.remember_end(scope, context, &turn, idempotency).await?,
-            None => turn.state,
-        };
+        let context_state = self.remember_end(scope, turn.state, idempotency).await?;
         let message_id = self.kept_answer(scope, context, &first.branch).await?;
         Ok(TurnChanged { context_state, message_id, warnings: self.warnings() })
     }
 
-    /// Remembers that someone wanted a turn ended that has ended, unless that is known.
+    /// Remembers that someone wanted a turn ended that has ended, unless that is known. Returns in which state it was then.
     async fn remember_end(
         &self,
         scope: &Scope,
-        context: &SessionId,
-        turn: &Turn,
+        state: ContextState,
         idempotency: Option<Idempotency>,
     ) -> Result<ContextState> {
-        let run = turn.run.clone().unwrap_or_else(|| self.clock.new_id());
-        let mut ended = plain_step(context, turn, turn.state, &run, self);
-        (ended.operation, ended.idempotency, ended.error) = (Some(CANCELLED), idempotency, turn.error.clone());
-        match self.store.step_turn(scope, ended).await? {
-            Stepped::Done { .. } => Ok(turn.state),
-            Stepped::Before { state, .. } => Ok(state),
-            Stepped::Moved(state) => Err(refused(context, state, TurnEvent::Cancel)),
-        }
+        let Some(idempotency) = idempotency else { return Ok(state) };
+        self.store.remember_turn(scope, CANCELLED, idempotency, state, self.clock.now()).await
     }
 
     /// Whether a turn is the one that it was: another run may be another turn, or the same that someone else goes on with, as after a decision

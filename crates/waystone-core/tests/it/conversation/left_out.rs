@@ -1,7 +1,7 @@
 //! What a window leaves out: what of it is told instead, and how the model gets the rest.
 
 use serde_json::{Value, json};
-use waystone_core::api::{ContextState, FindWindow, MergedBranch};
+use waystone_core::api::{ContextState, Deletion, FindWindow, MergedBranch};
 use waystone_core::id::SessionId;
 use waystone_core::secret::{Policy, Secrets};
 use waystone_testkit::audit;
@@ -203,4 +203,46 @@ async fn with_redact_no_secret_of_a_call_is_found_or_read_again() {
     assert!(found.contains("marmalade") && !found.contains(&secret), "{found}");
     let whole = returned(&t, &id, "context_expand", json!({ "handle": handle_in(&found) })).await;
     assert!(whole.contains("marmalade") && !whole.contains(&secret), "{whole}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_keeps_a_merge_that_was_undone_out_of_reach_as_the_other_does() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    t.fake.then(Reply::text("yes"));
+    t.fake.then(Reply::text("yes"));
+    fork(&t, &id, "We decided to use the codeword ZEBRAFISH.").await;
+    merge(&t, &id, false).await;
+    let list = serde_json::from_value(json!({})).unwrap();
+    let list = t.h.engine.list_operations(&t.h.scope, list).await.unwrap().operations;
+    let merged = list.iter().find(|operation| operation.kind == "branch.merged").unwrap();
+    let undo = serde_json::from_value(json!({ "operation_id": merged.operation_id })).unwrap();
+    t.h.engine.undo_operation(&t.h.scope, undo).await.unwrap();
+    let copy = t.create(json!({ "parent_id": id, "model_id": "gpt-4" })).await.id;
+    for of in [&id, &copy] {
+        let project = t.context(of).await.project_id;
+        let search = json!({ "project_id": project, "query": "ZEBRAFISH", "filters": { "task_id": of } });
+        let search = serde_json::from_value(search).unwrap();
+        let found = t.h.engine.search_stashed(&t.h.scope, search).await.unwrap();
+        assert_eq!(found.total_matches, 0, "{found:?}");
+    }
+    t.h.check_invariants().await;
+}
+
+/// The snapshot goes with the conversation; what was done before it can be undone all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_walks_past_the_snapshot_of_a_conversation_that_is_removed() {
+    let t = Talk::new().await;
+    let id = begin(&t).await;
+    t.fake.then(Reply::text("yes"));
+    t.say(&id, "hello").await;
+    let project = t.context(&id).await.project_id;
+    let put = json!({ "project_id": project, "text": "a note", "task_id": "other" });
+    t.h.engine.put_segments(&t.h.scope, serde_json::from_value(put).unwrap()).await.unwrap();
+    let taken = serde_json::from_value(json!({ "project_id": project, "task_id": id })).unwrap();
+    t.h.engine.create_snapshot(&t.h.scope, taken).await.unwrap();
+    t.h.engine.delete_session(&t.h.scope, &id, Deletion { purge: true }).await.unwrap();
+    let undo = serde_json::from_value(json!({ "project_id": project })).unwrap();
+    let undone = t.h.engine.undo_operation(&t.h.scope, undo).await.unwrap();
+    assert_eq!(undone.undone.kind, "segment.put");
 }

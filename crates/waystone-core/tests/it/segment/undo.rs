@@ -220,3 +220,19 @@ async fn who_undoes_a_deletion_is_told_how_it_is_restored() {
     let nothing = undo_as(&h, &h.scope).await.unwrap_err().to_string();
     assert!(nothing.ends_with("`waystone session restore s`"), "{nothing}");
 }
+
+/// Some changes leave no trace in segments: a deletion that is done again where the text was put again meanwhile, or the making of a snapshot.
+#[tokio::test]
+async fn what_another_undo_overtook_is_not_undone_though_no_segment_tells_of_it() {
+    let h = Harness::new();
+    let id = add_one(&h, json!({ "text": "a" })).await;
+    let pruned = prune(&h, json!({ "segment_ids": [id], "action": "delete", "confirm": true })).await.unwrap();
+    let back = undo(&h, json!({ "operation_id": pruned.operation_id })).await.unwrap();
+    put(&h, json!({ "text": "a" })).await.unwrap();
+    let again = undo(&h, json!({ "operation_id": back.operation_id })).await.unwrap();
+    assert_eq!(again.segments_changed, 0, "it was put again, and stays");
+    let second = undo(&h, json!({ "operation_id": pruned.operation_id })).await.unwrap();
+    let refused = undo(&h, json!({ "operation_id": again.operation_id })).await.unwrap_err();
+    assert_eq!(between(refused), [number(Some(&second.operation_id))]);
+    h.check_invariants().await;
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use waystone_core::Result;
 use waystone_core::api::{
-    Branch, BranchList, ChatConfig, Context, ContextPage, ListContexts, MessageContent, Resync, SwitchedBranch,
-    ToolCall,
+    Branch, BranchList, ChatConfig, Context, ContextPage, ContextState, ListContexts, MessageContent, Resync,
+    SwitchedBranch, ToolCall,
 };
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{BranchName, SegmentId, SessionId, ToolCallId};
@@ -133,6 +133,18 @@ impl ConversationStore for Sqlite {
         let (scope, owner) = (scope.clone(), self.instance.clone());
         let size = step.messages.iter().map(|message| message.text.len() as u64).sum();
         self.write_with_room(size, move |db| turn::step(db, &scope, &owner, &step)).await
+    }
+
+    async fn remember_turn(
+        &self,
+        scope: &Scope,
+        kind: &'static str,
+        idempotency: Idempotency,
+        state: ContextState,
+        at: Timestamp,
+    ) -> Result<ContextState> {
+        let scope = scope.clone();
+        self.writer.write(move |db| turn::remember(db, &scope, kind, &idempotency, state, at)).await
     }
 
     async fn load_window(

@@ -58,20 +58,22 @@ impl Import<'_> {
             is_new |= find(self.db, "checkpoint", space, saved.columns.id())?.is_none();
         }
         self.take_newer_state(group, space)?;
+        let id = group.session.id();
+        let found = find(self.db, "session", space, id)?;
+        // What the session became after it was copied stands in the file of a group that the copy has not, and which may be empty by now.
+        if let Some(key) = found
+            && newest_change(self.db, key)? < group.changed_seq()
+        {
+            self.take_session(group)?;
+            find_or_add_group(self.db, group, key)?;
+        }
         if !is_new {
             return Ok((0, Vec::new()));
         }
-        let id = group.session.id();
         let known = self.sessions.get(id);
         let mut findings = Vec::new();
-        let session = match find(self.db, "session", space, id)? {
-            Some(key) => {
-                // What the session became after it was copied stands in the file of a group that the copy has not.
-                if newest_change(self.db, key)? < group.changed_seq() {
-                    self.take_session(group)?;
-                }
-                key
-            }
+        let session = match found {
+            Some(key) => key,
             None => {
                 findings.push(finding(FindingKind::Restored, id, "a session came back from its files"));
                 let mut columns = known.map_or_else(|| group.session.clone(), |known| known.columns.clone());

@@ -6,9 +6,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
 use super::{erase_words, forget_words, overwriting, remove_rows};
-use crate::mirror::tombstone::Removed;
+use crate::directory::DataDirectory;
+use crate::mirror::tombstone::{self, Removed};
 use crate::sqlite::conversation;
-use crate::sqlite::error::DbResult;
+use crate::sqlite::error::{DbResult, file_error};
 
 /// Removes what was removed from another database of the same data directory, with all that would tell of it: from a copy, or from one
 /// that was brought back. Returns how many checkpoints that were.
@@ -46,7 +47,7 @@ pub(crate) fn remove_again(db: &Connection, removed: &Removed) -> DbResult<u64> 
 }
 
 /// Those of the checkpoints that are there and not deleted, with their sessions. What a removal that broke off left is deleted.
-pub(super) fn list_live(db: &Connection, removed: &Removed) -> DbResult<Vec<(String, String)>> {
+pub(crate) fn list_live(db: &Connection, removed: &Removed) -> DbResult<Vec<(String, String)>> {
     let mut statement = db.prepare_cached(
         "SELECT s.id, c.id FROM json_each(?1) AS named CROSS JOIN space CROSS JOIN checkpoint AS c USING (space)
              JOIN session AS s ON s.key = c.session
@@ -54,6 +55,21 @@ pub(super) fn list_live(db: &Connection, removed: &Removed) -> DbResult<Vec<(Str
     )?;
     let live = statement.query_map(params![json!(removed).to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(live.collect::<Result<_, _>>()?)
+}
+
+/// Forgets that something was removed which is there and not deleted: an import brought it, and died before it could say so. Only for who has
+/// the turn to write files, or the directory alone.
+pub(crate) fn forget_live(directory: &DataDirectory, db: &Connection, removed: &mut Removed) -> DbResult<()> {
+    let mut live: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (session, id) in list_live(db, removed)? {
+        removed.remove(&id);
+        live.entry(session).or_default().push(id);
+    }
+    for (session, ids) in &live {
+        tombstone::take_away(directory, session, ids.iter().map(String::as_str))
+            .map_err(|error| file_error(&directory.tombstones(), &error))?;
+    }
+    Ok(())
 }
 
 fn remove_again_of(db: &Connection, session: i64, keys: &BTreeSet<i64>, is_gone: bool) -> DbResult<()> {

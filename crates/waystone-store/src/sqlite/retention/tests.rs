@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use waystone_core::api::{CleanUp, CleanedUp, Deletion, ListSessions};
+use waystone_core::clock::Clock;
 use waystone_core::error::Conflict;
 use waystone_core::id::{CheckpointId, SessionId};
 use waystone_core::{Error, Limits};
@@ -291,6 +292,35 @@ async fn what_an_import_brought_back_is_not_taken_for_removed_though_it_died() {
     assert_eq!(left, [ids[0].as_str()], "what is deleted may be one whose removal broke off");
     rebuild(&mut h).await;
     assert_eq!(h.list(json!({})).await.len(), 2);
+}
+
+/// Neither a backup nor a repair takes what is there for removed, whether or not house was kept since.
+#[tokio::test]
+async fn a_backup_and_a_repair_keep_what_an_import_brought_back_that_died() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    let document = h.export_session("s").await.unwrap();
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    for is_repaired in [false, true] {
+        h.engine.delete_session(&h.scope, &id("s"), PURGE).await.unwrap();
+        h.import(document.clone()).await.unwrap();
+        h.close_mirrored().await;
+        tombstone::add(&directory, "s", ids.iter().map(|id| id.as_str())).unwrap();
+        match is_repaired {
+            true => drop(h.repair()),
+            false => {
+                let copied = backup::copy_whole(&directory, h.clock.now()).unwrap();
+                assert_eq!(copied.checkpoints, 3);
+                let copy = open_writer(&Path::new(&copied.path).join("waystone.db"), directory.keys()).unwrap();
+                let kept: i64 = copy.query_row("SELECT count(*) FROM checkpoint", [], |row| row.get(0)).unwrap();
+                assert_eq!(kept, 3);
+            }
+        }
+        h.restart().await;
+        assert_eq!(h.list(json!({})).await.len(), 3);
+        assert!(tombstone::read_all(&directory).unwrap().is_empty());
+        h.check_invariants().await;
+    }
 }
 
 /// A group is named after its first checkpoint, and so is its file.

@@ -68,6 +68,6 @@ async fn a_clock_that_was_ahead_and_what_a_person_put_there_do_not_stop_backups(
     fs::copy(Path::new(&right).join("waystone.db"), h.data_dir().join("backups/keep/waystone.db")).unwrap();
     assert!(upkeep(&h).begin_backup().unwrap().is_none(), "the newest is not a day old");
     let directory = DataDirectory::prepare(h.data_dir()).unwrap();
-    let now = waystone_core::clock::Clock::now(&*h.clock);
+    let now = h.clock.now();
     assert_eq!(crate::backup::list(&directory, now).unwrap()[0], Path::new(&right));
 }
