@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 pub use directory::{make_exports, open_log, open_prompt};
 pub use key::{Rekeyed, encrypt_store, rotate_key};
 pub use mirror::file_name;
+pub use platform::sync_directory;
 pub use repair::{Repaired, find_backup, repair, restore_from};
 pub use seal::{KeyMark, MasterKey, NoKey, NoRandomness};
 pub use sqlite::Sqlite;

@@ -98,7 +98,7 @@ fn close_to_others(file: File) -> io::Result<File> {
 }
 
 /// Makes the names in a directory durable. Windows does so on its own.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 

@@ -15,7 +15,7 @@ use crate::directory::{CONTEXTS, DataDirectory};
 use crate::lock::take_alone;
 use crate::mirror::{self, list_files};
 use crate::platform::{create_private_dir, sync_directory};
-use crate::sqlite::{Base, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
+use crate::sqlite::{Base, Imported, copy_whole, forget_files, import_files, why_unusable, why_unusable_copy};
 use crate::{OpenError, Root};
 
 /// What was done.
@@ -47,16 +47,30 @@ pub fn repair<'a>(
     }
     check_files(&directory)?;
     let Some(damage) = why_unusable(&directory)? else {
-        let findings = import_files(&directory, &directory, &Base::Itself, now, progress)?;
+        let Imported { findings, emptied } = import_files(&directory, &directory, &Base::Itself, now, progress)?;
+        remove_emptied(&emptied).map_err(unusable)?;
         return Ok(Repaired { findings, ..Repaired::default() });
     };
     let fresh = begin(&directory)?;
-    let backup = take_backup(&directory, &fresh, now)?;
-    let base = Base::Damaged { database: &directory.database(), backup: backup.as_deref() };
-    let findings = import_files(&directory, &fresh, &base, now, progress)?;
-    end(&directory, &fresh).map_err(unusable)?;
+    let mut make = || {
+        let backup = take_backup(&directory, &fresh, now)?;
+        let base = Base::Damaged { database: &directory.database(), backup: backup.as_deref() };
+        let imported = import_files(&directory, &fresh, &base, now, progress)?;
+        end(&directory, &fresh).map_err(unusable)?;
+        Ok((backup, imported))
+    };
+    let (backup, Imported { findings, emptied }) = make().inspect_err(|_| {
+        // It takes room, and the next repair begins anew.
+        let _ = fs::remove_dir_all(fresh.root());
+    })?;
     let set_aside = put_in_place(&directory, now).map_err(unusable)?;
+    remove_emptied(&emptied).map_err(unusable)?;
     Ok(Repaired { damage: Some(damage), backup, set_aside, findings })
+}
+
+/// What the files tell stands in the database that is in use.
+fn remove_emptied(files: &[PathBuf]) -> std::io::Result<()> {
+    files.iter().try_for_each(|path| mirror::remove(path))
 }
 
 /// Files that were sealed with another key are not passed over: what is made without them would take their place.
@@ -98,7 +112,7 @@ pub fn restore_from<'a>(
         return Err(bad(&damage));
     }
     let base = Base::Backup(&source);
-    let findings = import_files(&directory, &fresh, &base, now, progress).inspect_err(|_| {
+    let Imported { findings, .. } = import_files(&directory, &fresh, &base, now, progress).inspect_err(|_| {
         // What was refused is not left behind.
         let _ = fs::remove_dir_all(fresh.root());
     })?;

@@ -86,7 +86,7 @@ pub(crate) use maintenance::Upkeep;
 use mirror::{Mirrored, Trust};
 pub(crate) use open::{find_mark, find_mark_of_copy};
 use reader::Readers;
-pub(crate) use rebuild::{Base, forget_files, import_files};
+pub(crate) use rebuild::{Base, Imported, forget_files, import_files};
 pub(crate) use seal::Keys;
 use search::Corpora;
 use stats::Measures;

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use waystone_core::Error;
-use waystone_store::{KeyMark, MasterKey, NoKey, find_key_mark};
+use waystone_store::{KeyMark, MasterKey, NoKey, find_key_mark, sync_directory};
 use zeroize::Zeroizing;
 
 use crate::cli::Failure;
@@ -254,5 +254,5 @@ fn write_new(key: &MasterKey, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     // Its name must be there too, before something is sealed with it.
     let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    sync_directory(folder)
 }

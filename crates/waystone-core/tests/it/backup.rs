@@ -359,3 +359,57 @@ async fn a_repair_takes_marks_from_a_file_whose_checkpoints_are_all_removed() {
         h.check_invariants().await;
     }
 }
+
+/// Until the database that a repair made is in use, the files are what the next repair begins with.
+#[tokio::test]
+async fn a_repair_that_cannot_put_its_database_in_place_has_taken_no_file_away() {
+    let mut h = Harness::new();
+    for n in 0..32 {
+        h.save("s", json!({ "n": n, "goal": "g" })).await;
+    }
+    back_up(&h).await;
+    let last = h.save("s", json!({ "n": 32, "goal": "g" })).await.checkpoint_id;
+    let mark = json!({ "sessionId": "s", "contextKey": "goal" });
+    h.engine.mark_critical(&h.scope, serde_json::from_value(mark).unwrap()).await.unwrap();
+    h.close_mirrored().await;
+    let folder = h.data_dir().join("contexts/.deleted");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("s.txt"), format!("{last}\n")).unwrap();
+    lose_database(&h);
+    fs::write(h.data_dir().join("waystone.db"), "no database").unwrap();
+    // Where the damaged one is to be set aside stands something else.
+    fs::write(h.data_dir().join("damaged"), "").unwrap();
+    h.try_repair().unwrap_err();
+    fs::remove_file(h.data_dir().join("damaged")).unwrap();
+    assert!(h.repair().backup.is_some());
+    h.restart_mirrored().await;
+    let session = h.engine.find_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    assert_eq!((session.critical_keys, session.checkpoint_count), (vec!["goal".to_owned()], 32));
+    assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
+}
+
+/// Formats from which a migration fails in each of its ways: a table, an index or a column is there already.
+#[tokio::test]
+async fn a_backup_whose_header_names_an_older_format_is_passed_over_for_an_older_backup() {
+    for format in [1_u32, 2, 5, 6, 7, 11, 12] {
+        let mut h = Harness::new();
+        put(&h, "kept").await;
+        let good = back_up(&h).await;
+        let newest = back_up(&h).await;
+        h.engine.close().await;
+        let path = newest.join("waystone.db");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[60..64].copy_from_slice(&format.to_be_bytes());
+        fs::write(&path, bytes).unwrap();
+        lose_database(&h);
+        assert_eq!(
+            h.repair().backup.map(|path| path.file_name().map(ToOwned::to_owned)),
+            Some(good.file_name().map(ToOwned::to_owned)),
+            "{format}"
+        );
+        h.restart().await;
+        assert_eq!(texts(&h).await, ["kept"]);
+        h.check_invariants().await;
+    }
+}

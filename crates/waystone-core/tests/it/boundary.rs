@@ -74,7 +74,7 @@ fn core_touches_no_file_clock_or_environment() {
 
 #[test]
 fn sql_is_only_in_the_store() {
-    for name in ["waystone-core", "waystone-server", "waystone"] {
+    for name in ["waystone-core", "waystone-connect", "waystone-server", "waystone"] {
         check_sources(name, &["SELECT ", "INSERT INTO", "UPDATE ", "DELETE FROM", "PRAGMA", "rusqlite"]);
     }
 }

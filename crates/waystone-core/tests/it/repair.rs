@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
-use waystone_core::api::FindingKind;
+use waystone_core::api::{Deletion, FindingKind};
 use waystone_testkit::harness::{context_of, copy_dir, private_dir};
 use waystone_testkit::{Harness, audit};
 
@@ -128,6 +128,58 @@ async fn what_was_deleted_stays_deleted_when_an_older_database_is_put_back() {
     h.restart().await;
     assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[0].clone()]);
     assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
+}
+
+/// Housekeeping of a start meets what the older database still has, and must not take it for what an import brought back.
+#[tokio::test]
+async fn what_was_removed_for_good_stays_removed_when_an_older_database_is_put_back() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..3).await;
+    save_all(&h, "gone", 0..3).await;
+    h.close_mirrored().await;
+    let older = copy_of(h.data_dir());
+    h.restart().await;
+    let purge = Deletion { purge: true };
+    h.engine.delete_checkpoint(&h.scope, &ids[1].parse().unwrap(), purge).await.unwrap();
+    h.engine.delete_session(&h.scope, &"gone".parse().unwrap(), purge).await.unwrap();
+    h.close_mirrored().await;
+    put_back(&h, older.path());
+    h.restart_mirrored().await;
+    h.engine.back_up(&h.scope, None).await.unwrap();
+    h.engine.close().await;
+    h.repair();
+    h.restart().await;
+    assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[0].clone()]);
+    h.engine.close().await;
+    fs::remove_file(h.data_dir().join("waystone.db")).unwrap();
+    assert!(h.repair().backup.is_some());
+    h.restart_mirrored().await;
+    assert_eq!(h.list(json!({ "limit": 100 })).await, [ids[2].clone(), ids[0].clone()]);
+    assert_eq!(h.findings().await, []);
+    h.check_invariants().await;
+}
+
+/// A deletion that a file tells of may be long ago, where the file is of a fork: nobody could have restored here what goes with it.
+#[tokio::test]
+async fn what_a_repair_deletes_can_be_restored_as_long_as_anything_else() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..32).await;
+    h.close_mirrored().await;
+    let older = copy_of(h.data_dir());
+    h.restart().await;
+    save_all(&h, "s", 32..33).await;
+    h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
+    h.close_mirrored().await;
+    put_back(&h, older.path());
+    h.clock.advance_ms(6 * 24 * 60 * 60 * 1000);
+    h.repair();
+    h.clock.advance_ms(2 * 24 * 60 * 60 * 1000);
+    // The jump of the clock is believed at the second start.
+    h.restart_mirrored().await;
+    h.restart_mirrored().await;
+    h.engine.restore_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
+    assert_loads(&h, "s", &ids).await;
     h.check_invariants().await;
 }
 

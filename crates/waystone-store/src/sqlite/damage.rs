@@ -62,15 +62,31 @@ pub(crate) fn why_unusable_copy(
     match copy() {
         Ok(Err(found)) => return Err(OpenError::Newer { path: from.to_owned(), found, known: VERSION }),
         Ok(Ok(())) => {}
-        Err(error) if is_of_copy(&error) => return Err(cannot_copy(to, &error)),
+        Err(error) if is_of_copy(&error) => return Err(cannot_copy(from, to, &error)),
         Err(error) => return Ok(Some(error.to_string())),
     }
     // What was copied is read from our own file from here on: only what is wrong with its content is damage.
     match apply(to, keys, at).and_then(|()| open_untouched(to, keys)).and_then(|db| damage(&db)) {
         Ok(damage) => Ok(damage),
-        Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
-        Err(error) => Err(cannot_copy(to, &error)),
+        Err(error) if is_of_moment(&error) => Err(cannot_copy(from, to, &error)),
+        Err(error) => Ok(Some(error.to_string())),
     }
+}
+
+/// Whether an error tells of the disk or of the machine, and not of what stands in a file that was just written.
+fn is_of_moment(error: &rusqlite::Error) -> bool {
+    let codes = [
+        ErrorCode::SystemIoFailure,
+        ErrorCode::DiskFull,
+        ErrorCode::CannotOpen,
+        ErrorCode::OutOfMemory,
+        ErrorCode::DatabaseBusy,
+        ErrorCode::DatabaseLocked,
+        ErrorCode::ReadOnly,
+        ErrorCode::PermissionDenied,
+        ErrorCode::OperationInterrupted,
+    ];
+    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
 /// Whether a copy could not be written. Nothing is wrong with what was to be copied then.
@@ -85,14 +101,15 @@ fn is_of_copy(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| written.contains(&error.extended_code))
 }
 
-fn cannot_copy(to: &Path, error: &rusqlite::Error) -> OpenError {
-    // What was written of it takes the room.
-    let _ = std::fs::remove_file(to);
+fn cannot_copy(from: &Path, to: &Path, error: &rusqlite::Error) -> OpenError {
     let path = to.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => OpenError::Full { path },
         _ if !has_room(to) => OpenError::Full { path },
-        _ => OpenError::Unrepaired { path, message: format!("a backup could not be copied: {error}") },
+        _ => {
+            let message = format!("the backup {} could not be copied: {error}", from.display());
+            OpenError::Unrepaired { path, message }
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use super::seal::Keys;
 use crate::OpenError;
 use crate::directory::{CONTEXTS, DATABASE, DataDirectory, TOMBSTONES};
 use crate::mirror::tombstone::{self, Removed};
-use crate::mirror::{Columns, Group, list_files, read_file, remove};
+use crate::mirror::{Columns, Group, list_files, read_file};
 
 /// What a database is made from besides the mirror files.
 pub(crate) enum Base<'a> {
@@ -39,6 +39,14 @@ pub(crate) enum Base<'a> {
     Backup(&'a Path),
 }
 
+/// What a database got.
+pub(crate) struct Imported {
+    pub(crate) findings: Vec<Finding>,
+    /// Files of which all was removed, by who died before they were: they go once the database that was made is the one in use, since what
+    /// else they tell stands there then.
+    pub(crate) emptied: Vec<PathBuf>,
+}
+
 /// Brings what is in mirror files, and then what can still be read of a damaged database, into a database that no one else uses, as
 /// far as it is not there. Begins the numbers and the log of what takes the place of another above all that is known.
 pub(crate) fn import_files(
@@ -47,7 +55,7 @@ pub(crate) fn import_files(
     base: &Base<'_>,
     at: Timestamp,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<Finding>, OpenError> {
+) -> Result<Imported, OpenError> {
     let database = &target.database();
     make(database, directory.keys(), at)?;
     unlock(&connection::Source::Beside(target.clone()))?;
@@ -69,18 +77,18 @@ pub(crate) fn import_files(
         changed: 0,
         findings: Vec::new(),
         emptied: Vec::new(),
+        at,
         restored: 0,
     };
-    import.run(directory, base, at, progress).map_err(|error| failed(&error))?;
-    let (findings, emptied) = (std::mem::take(&mut import.findings), std::mem::take(&mut import.emptied));
+    import.run(directory, base, progress).map_err(|error| failed(&error))?;
+    let Import { findings, emptied, .. } = import;
     db.execute_batch("COMMIT").map_err(|error| failed(&error))?;
     // Only the file itself takes the place of another: all of it must be there.
     if !checkpoint(&db, "TRUNCATE").map_err(|error| failed(&error))? {
         return Err(failed(&"its log could not be folded back"));
     }
     db.close().map_err(|(_, error)| failed(&error))?;
-    emptied.iter().try_for_each(|path| remove(path)).map_err(|error| failed(&error))?;
-    Ok(findings)
+    Ok(Imported { findings, emptied })
 }
 
 /// What the files say of a session.
@@ -109,19 +117,15 @@ struct Import<'a> {
     /// The highest number of a change that a file holds.
     changed: i64,
     findings: Vec<Finding>,
-    /// Files of which all was removed, and it died before they were: they go once what else they tell is taken.
     emptied: Vec<PathBuf>,
+    /// When it is done.
+    at: Timestamp,
     restored: u64,
 }
 
 impl Import<'_> {
-    fn run(
-        &mut self,
-        directory: &DataDirectory,
-        base: &Base<'_>,
-        at: Timestamp,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> DbResult<()> {
+    fn run(&mut self, directory: &DataDirectory, base: &Base<'_>, progress: &mut dyn FnMut(u64, u64)) -> DbResult<()> {
+        let at = self.at;
         self.learn_numbers()?;
         let sources = self.survey_all(directory, progress);
         // New numbers come after all that are known.

@@ -11,6 +11,7 @@ use waystone_core::clock::{Clock, Since, Timestamp};
 use waystone_core::id::SessionId;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, audit};
+use waystone_store::sync_directory;
 
 use super::document::Target;
 use super::failure::Failure;
@@ -163,7 +164,7 @@ fn keep(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|failed| failed.error)?;
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    sync_directory(folder)
 }
 
 fn show(verified: &VerifiedAudit) -> String {

@@ -11,7 +11,7 @@ use crate::engine::conversation::retry_of;
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
-use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, ToolChange, Turn};
+use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, Stepped, ToolChange, Turn};
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
@@ -50,7 +50,14 @@ impl Engine {
                     signal.send_replace(Signal::Cancel(scope.clone(), idempotency.clone()));
                     signal.closed().await;
                 }
-                None => self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?,
+                None => {
+                    let stepped = self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?;
+                    // The same was asked at the same time, and answered: it was about a turn before.
+                    if let Some(Stepped::Before { message, state, .. }) = stepped {
+                        let (message_id, context_state) = (message, state);
+                        return Ok(TurnChanged { context_state, message_id, warnings: self.warnings() });
+                    }
+                }
             }
             turn = self.store.find_turn(scope, context).await?;
         }
@@ -108,13 +115,13 @@ impl Engine {
         context: &SessionId,
         turn: &Turn,
         idempotency: Option<Idempotency>,
-    ) -> Result<()> {
-        let Some(to) = fsm::next(turn.state, TurnEvent::Cancel) else { return Ok(()) };
+    ) -> Result<Option<Stepped>> {
+        let Some(to) = fsm::next(turn.state, TurnEvent::Cancel) else { return Ok(None) };
         let mut step = plain_step(context, turn, to, &self.clock.new_id(), self);
         (step.from_seq, step.idempotency) = (Some(turn.seq), idempotency);
         let written = self.written_draft(scope, context, turn).await?;
         self.end_step(scope, &mut step, turn, written, 0).await?;
-        self.store.step_turn(scope, step).await.map(drop)
+        self.store.step_turn(scope, step).await.map(Some)
     }
 
     /// What is in the log of the answer that is being written, and its last sequence.

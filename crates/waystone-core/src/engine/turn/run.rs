@@ -164,7 +164,9 @@ impl Live {
                     self.turn.seq = seq;
                     break;
                 }
-                Ok(Stepped::Moved(_) | Stepped::Before { .. }) => return Err(Stop::Moved),
+                Ok(Stepped::Moved(_)) => return Err(Stop::Moved),
+                // Its key was remembered meanwhile, of a turn before. It ends nevertheless: nobody else would go on with it.
+                Ok(Stepped::Before { .. }) => step.idempotency = None,
                 Err(Error::StorageUnavailable { .. }) => {
                     let pause = Duration::from_secs(pauses.next().copied().unwrap_or(1));
                     let mut signal = self.signal.clone();

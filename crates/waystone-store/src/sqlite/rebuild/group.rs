@@ -1,7 +1,7 @@
 //! A group brought back: its session, its row and those of its checkpoints that are not in the database.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::Value;
+use serde_json::{Value, json};
 use waystone_core::api::{Finding, FindingKind};
 use waystone_core::canon::Hash;
 use waystone_core::id::CheckpointId;
@@ -39,7 +39,7 @@ impl Import<'_> {
             return Ok(());
         }
         for saved in &group.checkpoints {
-            take(self.db, "checkpoint", &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
+            self.take("checkpoint", &saved.columns, &["archived_at_ms", "archived_seq", "archived_why"])?;
         }
         self.take_session(group)
     }
@@ -48,7 +48,21 @@ impl Import<'_> {
     fn take_session(&self, group: &Group) -> DbResult<()> {
         let known = self.sessions.get(group.session.id()).filter(|known| known.changed == group.changed_seq());
         let fields = ["name", "tags", "critical_keys", "context_rules", "archived_at_ms", "archived_seq"];
-        known.map_or(Ok(()), |known| take(self.db, "session", &known.columns, &fields))
+        known.map_or(Ok(()), |known| self.take("session", &known.columns, &fields))
+    }
+
+    /// Gives the row with the same id those of `columns` that are named. The grace of what is deleted by that begins now: nobody could have
+    /// restored it here before.
+    fn take(&self, table: &str, columns: &Columns, names: &[&str]) -> DbResult<()> {
+        let key = find(self.db, table, columns.space(), columns.id())?;
+        names.iter().try_for_each(|name| {
+            let value = columns.get(name).unwrap_or(&Value::Null);
+            let value = match value.as_i64() {
+                Some(archived) if *name == "archived_at_ms" => &json!(archived.max(self.at.ms())),
+                _ => value,
+            };
+            update(self.db, table, key, name, value)
+        })
     }
 
     fn try_add_group(&self, group: &Group) -> DbResult<(u64, Vec<Finding>)> {
@@ -104,12 +118,6 @@ impl Import<'_> {
         }
         Ok((count, findings))
     }
-}
-
-/// Gives the row with the same id those of `columns` that are named.
-fn take(db: &Connection, table: &str, columns: &Columns, names: &[&str]) -> DbResult<()> {
-    let key = find(db, table, columns.space(), columns.id())?;
-    names.iter().try_for_each(|name| update(db, table, key, name, columns.get(name).unwrap_or(&Value::Null)))
 }
 
 fn finding(kind: FindingKind, subject: &str, message: &str) -> Finding {

@@ -10,6 +10,7 @@ use crate::directory::DataDirectory;
 use crate::mirror::tombstone::{self, Removed};
 use crate::sqlite::conversation;
 use crate::sqlite::error::{DbResult, file_error};
+use crate::sqlite::migration::version;
 
 /// Removes what was removed from another database of the same data directory, with all that would tell of it: from a copy, or from one
 /// that was brought back. Returns how many checkpoints that were.
@@ -57,13 +58,24 @@ pub(crate) fn list_live(db: &Connection, removed: &Removed) -> DbResult<Vec<(Str
     Ok(live.collect::<Result<_, _>>()?)
 }
 
-/// Forgets that something was removed which is there and not deleted: an import brought it, and died before it could say so. Only for who has
-/// the turn to write files, or the directory alone.
+/// From this format on rows say whether an import brought them.
+const IMPORTED_SINCE: u32 = 8;
+
+/// Forgets that something was removed which an import brought back, that died before it could say so. What is there and was not imported is of
+/// an older database that was put back: it stays removed. Only for who has the turn to write files, or the directory alone.
 pub(crate) fn forget_live(directory: &DataDirectory, db: &Connection, removed: &mut Removed) -> DbResult<()> {
+    // An older one is copied before it is brought to the present format.
+    if version(db)? < IMPORTED_SINCE {
+        return Ok(());
+    }
+    let mut is_imported =
+        db.prepare_cached("SELECT imported FROM space CROSS JOIN checkpoint USING (space) WHERE id = ?1")?;
     let mut live: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (session, id) in list_live(db, removed)? {
-        removed.remove(&id);
-        live.entry(session).or_default().push(id);
+        if is_imported.query_row(params![id], |row| row.get(0))? {
+            removed.remove(&id);
+            live.entry(session).or_default().push(id);
+        }
     }
     for (session, ids) in &live {
         tombstone::take_away(directory, session, ids.iter().map(String::as_str))

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use waystone_store::sync_directory;
 
 use super::failed;
 
@@ -61,7 +62,7 @@ fn replace(target: &Path, text: &str, like: &Path) -> anyhow::Result<()> {
     new.write_all(text.as_bytes())?;
     new.as_file().sync_all()?;
     new.persist(target)?;
-    sync_folder(folder)
+    Ok(sync_directory(folder)?)
 }
 
 pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
@@ -83,12 +84,4 @@ pub(super) fn backup_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, ToOwned::to_owned);
     name.push(".waystone-backup");
     path.with_file_name(name)
-}
-
-/// A rename is durable when its folder is; other platforms see to that themselves.
-fn sync_folder(folder: &Path) -> anyhow::Result<()> {
-    if cfg!(unix) {
-        fs::File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
