@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 use waystone_core::api::{Deletion, FindingKind};
+use waystone_core::clock::Clock;
 use waystone_testkit::harness::{context_of, copy_dir, private_dir};
 use waystone_testkit::{Harness, audit};
 
@@ -172,11 +173,11 @@ async fn what_a_repair_deletes_can_be_restored_as_long_as_anything_else() {
     h.engine.delete_session(&h.scope, &"s".parse().unwrap(), Default::default()).await.unwrap();
     h.close_mirrored().await;
     put_back(&h, older.path());
-    h.clock.advance_ms(6 * 24 * 60 * 60 * 1000);
+    h.clock.advance_ms(8 * 24 * 60 * 60 * 1000);
     h.repair();
-    h.clock.advance_ms(2 * 24 * 60 * 60 * 1000);
-    // The jump of the clock is believed at the second start.
-    h.restart_mirrored().await;
+    let deleted = "SELECT archived_at_ms FROM session WHERE id = 's'";
+    let deleted: i64 = audit::open(h.data_dir()).query_row(deleted, [], |row| row.get(0)).unwrap();
+    assert_eq!(deleted, h.clock.now().ms());
     h.restart_mirrored().await;
     h.engine.restore_session(&h.scope, &"s".parse().unwrap()).await.unwrap();
     assert_loads(&h, "s", &ids).await;
