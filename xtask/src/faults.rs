@@ -191,8 +191,9 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         }
         Fault::Import { cases, seed, step } => tokio::runtime::Runtime::new()?.block_on(run_import(cases, seed, step)),
         Fault::Full { fills, writers } => in_directory(|folder| {
-            let (binary, folder) = (binary("waystone"), folder.to_owned());
-            print_full(&full::run(&full::Plan { binary, folder, fills, writers })?)
+            let elsewhere = private_dir();
+            let (binary, folder, aside) = (binary("waystone"), folder.to_owned(), elsewhere.path().to_owned());
+            print_full(&full::run(&full::Plan { binary, folder, aside, fills, writers })?)
         }),
     }
 }

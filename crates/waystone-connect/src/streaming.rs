@@ -36,6 +36,8 @@ pub(crate) trait Wire: Send {
 pub(crate) struct Rest {
     pub(crate) calls: Vec<Call>,
     pub(crate) usage: Option<Usage>,
+    /// Whether it has as many tokens as it may have.
+    pub(crate) is_cut: bool,
 }
 
 pub(crate) enum Heard {
@@ -109,16 +111,16 @@ impl<W: Wire> Streaming<W> {
     /// Calls are told only now that they are whole, and only where some could be made.
     fn finish(&mut self) {
         self.is_over = true;
-        let Rest { calls, usage } = match self.wire.rest() {
+        let Rest { calls, usage, is_cut } = match self.wire.rest() {
             Ok(rest) => rest,
             Err(why) => return self.fail(self.peer.interrupted(why)),
         };
-        let usage = usage.map(|usage| Ok(Chunk::Usage(usage)));
+        let usage = usage.map(|usage| Ok(Chunk::Usage(usage))).into_iter().chain(is_cut.then_some(Ok(Chunk::Cut)));
         match self.why_no_tools {
             None => self.last.extend(calls.into_iter().map(|call| Ok(Chunk::Call(call))).chain(usage)),
             Some(why) => {
                 let has_only_called = !calls.is_empty() && !self.has_text;
-                self.last.extend(usage.into_iter().chain(has_only_called.then(|| Err(self.peer.called_tool(why)))));
+                self.last.extend(usage.chain(has_only_called.then(|| Err(self.peer.called_tool(why)))));
             }
         }
     }

@@ -201,7 +201,9 @@ impl<R: Read> Reader<R> {
         let found = self.peek()?;
         if found != wanted {
             let (found, wanted) = (char::from(found), char::from(wanted));
-            let message = format!("`{}` at byte {} where `{wanted}` must be", found.escape_default(), self.bytes_read);
+            let why = if self.bytes_read == 0 { ": it is not what an export writes" } else { "" };
+            let (found, at) = (found.escape_default(), self.bytes_read);
+            let message = format!("`{found}` at byte {at} where `{wanted}` must be{why}");
             return Err(wrong(message));
         }
         self.consume(1)

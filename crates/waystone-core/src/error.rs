@@ -81,10 +81,17 @@ pub enum Error {
     SecretBlocked(Box<Findings>),
     #[error("{method} is not possible at {path}")]
     MethodNotAllowed { method: String, path: String },
-    #[error("the body must be JSON: send Content-Type: application/json, not `{0}`")]
+    #[error("the body must be JSON: send Content-Type: application/json{}", instead_of(.0))]
     UnsupportedMediaType(String),
     #[error("{message}")]
     StorageUnavailable { reason: Unavailable, message: String },
+    /// Work that ended in the middle: a fault of ours.
+    #[error("{0}")]
+    Internal(String),
+}
+
+fn instead_of(given: &str) -> String {
+    if given.is_empty() { String::new() } else { format!(", not `{given}`") }
 }
 
 fn are(count: usize) -> String {
@@ -162,7 +169,7 @@ impl Unavailable {
 }
 
 impl Error {
-    /// A failure of ours, for which no one who calls is to blame.
+    /// What is kept cannot be used, for which no one who calls is to blame.
     pub fn broken(message: impl Into<String>) -> Self {
         Self::StorageUnavailable { reason: Unavailable::Broken, message: message.into() }
     }
@@ -267,6 +274,11 @@ impl Error {
             Self::MethodNotAllowed { .. } => ("METHOD_NOT_ALLOWED", 405, "see /docs for what is possible"),
             Self::UnsupportedMediaType(_) => ("UNSUPPORTED_MEDIA_TYPE", 415, "set the header and send it again"),
             Self::StorageUnavailable { reason, .. } => ("STORAGE_UNAVAILABLE", 503, reason.hint()),
+            Self::Internal(_) => (
+                "INTERNAL_ERROR",
+                500,
+                "this is a fault of Waystone's: see the log file in the data directory, and try again",
+            ),
         }
     }
 
@@ -338,7 +350,8 @@ impl Error {
             | Self::ReadOnly
             | Self::NotFound(_)
             | Self::MethodNotAllowed { .. }
-            | Self::UnsupportedMediaType(_) => json!({}),
+            | Self::UnsupportedMediaType(_)
+            | Self::Internal(_) => json!({}),
         }
     }
 

@@ -76,6 +76,8 @@ pub enum Chunk {
     Call(Call),
     /// What the provider counted, for the whole answer. The last one counts.
     Usage(Usage),
+    /// It ends where it does because it may not be longer.
+    Cut,
 }
 
 /// Tokens as a provider counts them.

@@ -19,5 +19,5 @@ pub(crate) async fn offload_unless<T: Send + 'static>(
         return Ok(work());
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|panic| Error::broken(format!("the work was aborted: {panic}")))
+    done.map_err(|panic| Error::Internal(format!("the work was aborted: {panic}")))
 }

@@ -142,6 +142,7 @@ impl Http {
             .route("/mcp", mcp)
             .fallback(nothing_here)
             .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn(reply::answer_fault))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
             .with_state(self)
     }

@@ -40,6 +40,7 @@ pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
 
+use crate::fault::caught;
 use crate::room::Room;
 
 /// What a client may keep of the list of tools: it changes only with the program.
@@ -270,7 +271,7 @@ impl ServerHandler for Mcp {
         let arguments = aside.as_ref().and_then(Aside::take_arguments).or(request.arguments).unwrap_or_default();
         let taken = if tool.has_large_reply { self.room.reply().await } else { None };
         let begun = Instant::now();
-        let reply = tool.call(self.engine.clone(), scope.clone(), arguments).await;
+        let reply = caught(tool.call(self.engine.clone(), scope.clone(), arguments)).await.flatten();
         self.engine.note_call(&scope, &tool.definition.name, begun.elapsed());
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {

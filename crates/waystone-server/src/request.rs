@@ -28,11 +28,12 @@ fn whole_number(value: &Value) -> Option<Number> {
 }
 
 /// What a parser wants, in words that are not Rust's.
-const WANTED: [(&str, &str); 8] = [
+const WANTED: [(&str, &str); 9] = [
     ("expected u64", "expected a whole number"),
     ("expected u32", "expected a whole number"),
     ("expected i64", "expected a whole number"),
     ("expected f64", "expected a number"),
+    ("invalid digit found in string", "expected a whole number"),
     ("expected a sequence", "expected a list"),
     ("expected a map", "expected an object"),
     ("invalid type: map", "invalid type: object"),

@@ -332,17 +332,17 @@ impl Store for Sqlite {
         at: Timestamp,
     ) -> Result<Session> {
         let (scope, id, change) = (scope.clone(), id.clone(), change.clone());
-        self.writer.write(move |db| session::update(db, &scope, &id, &change, at)).await
+        self.write_with_room(0, move |db| session::update(db, &scope, &id, &change, at)).await
     }
 
     async fn mark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<()> {
         let (scope, session, key) = (scope.clone(), session.clone(), key.to_owned());
-        self.writer.write(move |db| mark::add(db, &scope, &session, &key, at)).await
+        self.write_with_room(0, move |db| mark::add(db, &scope, &session, &key, at)).await
     }
 
     async fn unmark_critical(&self, scope: &Scope, session: &SessionId, key: &str, at: Timestamp) -> Result<bool> {
         let (scope, session, key) = (scope.clone(), session.clone(), key.to_owned());
-        self.writer.write(move |db| mark::remove(db, &scope, &session, &key, at)).await
+        self.write_with_room(0, move |db| mark::remove(db, &scope, &session, &key, at)).await
     }
 
     async fn find_rules(&self, scope: &Scope, session: &SessionId) -> Result<(Vec<String>, Vec<ContextRule>)> {

@@ -149,7 +149,7 @@ impl Samples {
     }
 }
 
-fn beside_table(sample: &Sample, goals: [&str; 4]) -> String {
+pub(super) fn beside_table(sample: &Sample, goals: [&str; 4]) -> String {
     let figures = [50, 95, 99, 100].map(|percent| shown(sample.percentile(percent)));
     let cells = figures.iter().zip(goals).map(|(figure, goal)| format!("{:>10} {:<11}", figure, format!("({goal})")));
     cells.collect::<Vec<_>>().join(" ")

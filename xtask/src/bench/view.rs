@@ -1,9 +1,13 @@
 //! Views: what it costs to fit a context into a budget.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
+use waystone_core::classify::{Rules, classify_all};
 use waystone_testkit::contexts::Random;
 
-use super::client::{Ground, call_line, timed};
+use super::client::{Changing, Ground, call_line, timed};
+use super::operation::beside_table;
 use super::report::{Report, Sample, shown};
 use super::{Options, Programs};
 
@@ -19,7 +23,24 @@ pub(super) fn measure(programs: &Programs, options: &Options, report: &mut Repor
     report.note("first view, with the tokenizer loaded", shown(first));
     report.figure("100 KB of messages, 5 times smaller", &compress, "40 ms");
     report.note("a ping beside it", &ping);
+    report.section("the rest of contract 003's table");
+    report.note("compression of 100 KB", beside_table(&compress, ["10 ms", "20 ms", "50 ms", "100 ms"]));
+    let classes = beside_table(&classify(options.rounds), ["1 ms", "5 ms", "10 ms", "50 ms"]);
+    report.note("classification, 33 KB, in process", classes);
     Ok(())
+}
+
+/// Every key of a context of 33 KB. No call does that alone.
+fn classify(rounds: usize) -> Sample {
+    let mut changing = Changing::of_33_kb();
+    let mut sample = Sample::default();
+    for _ in 0..rounds {
+        let context = changing.next().as_object().expect("a context is an object");
+        let started = Instant::now();
+        std::hint::black_box(classify_all(context, &Rules::default()));
+        sample.push(started.elapsed());
+    }
+    sample
 }
 
 /// A context of 100 KB that differs with `seed`: messages of an agent, and what its tools printed.

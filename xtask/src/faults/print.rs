@@ -120,6 +120,7 @@ pub(super) fn print_full(report: &full::Report) -> anyhow::Result<()> {
     say(format_args!("reads                   {}", report.reads));
     say(format_args!("reads failed            {}", report.failed_reads.len()));
     say(format_args!("otherwise wrong         {}", report.wrong.len()));
+    say(format_args!("rounds of house         {}, {} refused", report.rounds_of_house, report.refused_house));
     let longest = report.pauses.iter().max().copied().unwrap_or_default();
     say(format_args!("freeing to next save    longest {:.1} ms", longest.as_secs_f64() * 1000.0));
     say(format_args!("data at the end         {} KiB", report.data_bytes / 1024));

@@ -82,7 +82,7 @@ impl Wire for Blocks {
         });
         let usage =
             self.usage.map(|usage| Usage { prompt: usage.prompt + usage.cache_read + usage.cache_write, ..usage });
-        Ok(Rest { calls: calls.collect(), usage })
+        Ok(Rest { calls: calls.collect(), usage, is_cut })
     }
 }
 

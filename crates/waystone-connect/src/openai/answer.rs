@@ -71,6 +71,6 @@ impl Wire for Chunks {
             }
             joined.call
         });
-        Ok(Rest { calls: calls.collect(), usage: self.usage })
+        Ok(Rest { calls: calls.collect(), usage: self.usage, is_cut: self.is_cut })
     }
 }

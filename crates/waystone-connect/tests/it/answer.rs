@@ -41,7 +41,7 @@ async fn empty_pieces_of_text_are_not_told() {
 #[tokio::test]
 async fn either_sign_of_an_end_is_an_end() {
     let said = r#"{"choices":[{"index":0,"delta":{"content":"all"},"finish_reason":null}]}"#;
-    let said_and_finished = r#"{"choices":[{"delta":{"content":"all"},"finish_reason":"length"}]}"#;
+    let said_and_finished = r#"{"choices":[{"delta":{"content":"all"},"finish_reason":"stop"}]}"#;
     let finished = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}"#;
     let fake = FakeModel::start().await;
     let replies = [

@@ -208,7 +208,7 @@ async fn what_is_thought_or_not_known_is_passed_over() {
     ]));
     let (chunks, error) = ask(&fake).await;
     let call = Chunk::Call(called("call_1", "time", json!({ "city": "Bern" })));
-    assert_eq!((chunks, error), ([texts(["a", "b"]), vec![call, usage(7, 3)]].concat(), None));
+    assert_eq!((chunks, error), ([texts(["a", "b"]), vec![call, usage(7, 3), Chunk::Cut]].concat(), None));
 }
 
 #[tokio::test]
@@ -247,7 +247,8 @@ async fn a_call_of_anthropics_that_was_cut_before_its_arguments_has_none() {
         let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason } });
         let events = [begin(0, json!({})), begin(1, input), end, json!({ "type": "message_stop" })];
         fake.then(Reply::events(events.map(|event| event.to_string())));
-        let expected = [called("c0", "time", json!({})), called("c1", "time", expected)].map(Chunk::Call).to_vec();
+        let calls = [called("c0", "time", json!({})), called("c1", "time", expected)].map(Chunk::Call);
+        let expected = calls.into_iter().chain((reason != "tool_use").then_some(Chunk::Cut)).collect();
         assert_eq!(ask(&fake).await, (expected, None), "{reason}");
     }
 }

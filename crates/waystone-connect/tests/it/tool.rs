@@ -186,6 +186,7 @@ async fn a_call_that_was_cut_before_its_arguments_has_none() {
         let (chunks, error) = drain(at(&fake).call(call_with_tools("gpt-4", "hi")).await.unwrap()).await;
         assert_eq!((calls(&chunks)[1].arguments.clone(), error), (expected, None), "{reason} {arguments}");
         assert_eq!(calls(&chunks)[0].arguments, json!({}), "only the last one may be cut");
+        assert_eq!(chunks.last() == Some(&Chunk::Cut), reason != "tool_calls", "{reason}");
     }
 }
 

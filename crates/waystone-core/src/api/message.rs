@@ -159,6 +159,9 @@ pub struct MessageMetadata {
     /// Someone ended it before it was whole.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
+    /// It ends where it does because the model may not write more at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// What a message costs.

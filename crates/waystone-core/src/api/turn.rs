@@ -137,7 +137,7 @@ pub struct MessageCompleted<'a> {
     pub final_content: &'a str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
-    /// What was found in it, such as secrets, by place.
+    /// What was found in it, such as secrets, by place; and that it may not be longer, if so.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub warnings: &'a [String],
 }

@@ -59,6 +59,7 @@ pub struct MessageFacts {
     pub cost_usd: Option<f64>,
     pub model: Option<String>,
     pub is_cancelled: bool,
+    pub is_cut: bool,
     /// The attempt in which it was written, and the last sequence of that.
     pub attempt: u64,
     pub sequence: u64,

@@ -91,6 +91,21 @@ async fn a_session_is_found_by_its_words_its_name_its_tags_and_its_workflow() {
     );
 }
 
+/// Housekeeping is a second or so behind, and nobody waits for it.
+#[tokio::test]
+async fn what_was_saved_a_moment_ago_is_found_by_its_words() {
+    let mut h = Harness::new();
+    h.save("fence", json!({ "goal": "paint the fence" })).await;
+    h.restart_mirrored().await;
+    h.save("roof", json!({ "goal": "mend the roof with slates" })).await;
+    h.save("fence", json!({ "goal": "paint the fence turquoise" })).await;
+    assert_eq!(named(&h, json!({ "query": "turquoise" })).await, (ids(&["fence", "roof"]), true));
+    let found = resume(&h, json!({ "query": "slates" })).await;
+    assert_eq!((found.sessions[0].session_id.as_str(), found.hint), ("roof", None));
+    assert_eq!(found.sessions[0].why[0], "matches `slates`");
+    assert_eq!(found.sessions[0].preview.text, "goal: mend the roof with slates");
+}
+
 #[tokio::test]
 async fn a_preview_is_short_and_begins_with_what_matters() {
     let h = Harness::new();

@@ -22,6 +22,7 @@ fn entry(position: u64, role: Role, message_type: MessageType, content: Vec<Cont
         model_id: None,
         cost_usd: None,
         cancelled: false,
+        truncated: false,
     };
     let id = format!("01k5b0000000000000{position:08}").parse().unwrap();
     let message = Message { id, role, content, message_type, metadata, parent_id: None };

@@ -1,11 +1,15 @@
 //! How replies and errors become responses.
 
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use waystone_core::Error;
 use waystone_core::error::{Face, Unavailable};
 use waystone_core::offload::offload;
+
+use crate::fault::caught;
 
 /// A reply as JSON.
 pub(super) struct Json<T>(pub(super) StatusCode, pub(super) T);
@@ -32,7 +36,7 @@ impl From<Error> for HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let Self(error) = self;
-        if let Error::StorageUnavailable { .. } = &error {
+        if let Error::StorageUnavailable { .. } | Error::Internal(_) = &error {
             tracing::error!(code = error.code(), %error, "a request failed");
         }
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -55,6 +59,11 @@ pub(super) async fn large<T: Serialize + Send + 'static>(reply: T) -> Result<Res
     sized(usize::MAX, reply).await
 }
 
+/// Who asks for what panics is told.
+pub(super) async fn answer_fault(request: Request, next: Next) -> Response {
+    caught(next.run(request)).await.unwrap_or_else(|error| HttpError(error).into_response())
+}
+
 pub(super) type HttpResult<T> = Result<Json<T>, HttpError>;
 
 /// A reply with status 200.
@@ -67,11 +76,29 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::thread::{ThreadId, current};
 
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::middleware;
+    use axum::routing::get;
     use serde::Serializer;
+    use tower::ServiceExt;
 
     use waystone_core::offload::INLINE_BYTES_MAX;
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_asks_for_what_panics_gets_an_error_object() {
+        async fn broken() -> StatusCode {
+            panic!("on purpose")
+        }
+        let router = Router::new().route("/", get(broken)).layer(middleware::from_fn(answer_fault));
+        let answer = router.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 500);
+        let body = to_bytes(answer.into_body(), 4096).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["code"], "INTERNAL_ERROR", "{body}");
+    }
 
     /// Remembers where it was written.
     struct Written(Arc<Mutex<Option<ThreadId>>>);

@@ -19,8 +19,9 @@ use super::extract::Query;
 use super::reply::HttpError;
 use crate::schema;
 
-/// What every route may answer: the query or an id is wrong, the guard refuses, the method is another, the store cannot be used.
-const ANYWHERE: [u16; 4] = [400, 403, 405, 503];
+/// What every route may answer: the query or an id is wrong, the guard refuses, the method is another, the fault is ours, the store cannot
+/// be used.
+const ANYWHERE: [u16; 5] = [400, 403, 405, 500, 503];
 
 pub(super) struct Route {
     pub(super) method: Method,

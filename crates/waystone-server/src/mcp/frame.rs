@@ -35,7 +35,7 @@ impl Refusal {
             id => {
                 let message = self.error.to_string();
                 let error = match &self.error {
-                    Error::StorageUnavailable { .. } => ErrorData::internal_error(message, None),
+                    Error::StorageUnavailable { .. } | Error::Internal(_) => ErrorData::internal_error(message, None),
                     _ => ErrorData::parse_error(message, None),
                 };
                 Some(ServerJsonRpcMessage::error(error, id))

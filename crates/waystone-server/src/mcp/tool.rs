@@ -124,7 +124,9 @@ pub(super) async fn result(reply: Result<String>) -> CallToolResult {
 /// A message may quote what was sent, so only what storage says goes to the log.
 fn log(tool: &str, error: &Error) {
     match error {
-        Error::StorageUnavailable { .. } => tracing::error!(tool, code = error.code(), %error, "a call failed"),
+        Error::StorageUnavailable { .. } | Error::Internal(_) => {
+            tracing::error!(tool, code = error.code(), %error, "a call failed")
+        }
         _ => tracing::info!(tool, code = error.code(), "a call failed"),
     }
 }

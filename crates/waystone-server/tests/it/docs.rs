@@ -49,7 +49,7 @@ async fn whoever_looks_for_a_page_is_shown_the_way() {
         "<code>Last-Event-ID</code>",
         "<td><code>sessionId</code><td>string or null<td>optional",
         "<td><code>limit</code><td>integer<td>optional",
-        "Errors: 400, 403, 404, 405, 409, 413, 415, 503",
+        "Errors: 400, 403, 404, 405, 409, 413, 415, 500, 503",
     ] {
         assert!(page.contains(text), "{text}");
     }

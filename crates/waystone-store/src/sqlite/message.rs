@@ -131,6 +131,9 @@ fn write_facts(facts: &MessageFacts, after: i64) -> Value {
     if let Some(cost) = facts.cost_usd {
         written["cost_usd"] = json!(cost);
     }
+    if facts.is_cut {
+        written["cut"] = json!(true);
+    }
     written
 }
 
@@ -146,6 +149,7 @@ fn read_facts(text: &str) -> DbResult<(MessageFacts, i64)> {
         is_estimate: facts["estimated"].as_bool().unwrap_or_default(),
         model: facts["model"].as_str().map(str::to_owned),
         is_cancelled: facts["cancelled"].as_bool().unwrap_or_default(),
+        is_cut: facts["cut"].as_bool().unwrap_or_default(),
         attempt: number("attempt"),
         sequence: number("sequence"),
     };
@@ -191,6 +195,7 @@ pub(crate) fn read(row: &Row<'_>) -> DbResult<Message> {
             model_id: facts.model,
             cost_usd: facts.cost_usd,
             cancelled: facts.is_cancelled,
+            truncated: facts.is_cut,
         },
         parent_id: row.get::<_, Option<String>>(7)?.map(|id| id.parse()).transpose().map_err(wrong)?,
     })
@@ -388,6 +393,7 @@ pub(crate) fn copy_branch(
                     is_estimate: estimated,
                     model: message.metadata.model_id,
                     is_cancelled: message.metadata.cancelled,
+                    is_cut: message.metadata.truncated,
                     ..MessageFacts::default()
                 },
                 text,

@@ -138,10 +138,12 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
         return Err(gone(found.seq));
     }
     if !found.listed.can_undo {
-        let message = found
-            .listed
-            .how_restored()
-            .unwrap_or_else(|| format!("operation {} is {}, which cannot be undone", found.seq, found.listed.kind));
+        let message = found.listed.how_restored().unwrap_or_else(|| match found.listed.kind.as_str() {
+            "checkpoint.saved" => {
+                format!("operation {} saved a checkpoint, which is deleted and not undone", found.seq)
+            }
+            kind => format!("operation {} is {kind}, which cannot be undone", found.seq),
+        });
         return Err(Error::InvalidInput(message).into());
     }
     let project = found.listed.project_id.clone();

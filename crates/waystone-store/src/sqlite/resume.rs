@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use rusqlite::types::Null;
 use rusqlite::{Connection, ToSql};
-use waystone_core::api::{Git, ListCheckpoints};
+use waystone_core::api::{Git, Hit, ListCheckpoints};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::id::SessionId;
+use waystone_core::search::{Snippet, snippet};
 use waystone_core::store::{FindResumable, Resumable, Scope};
+use waystone_core::words::Words;
 
 use super::checkpoint;
 use super::error::{DbResult, unreadable};
@@ -69,9 +71,13 @@ pub(crate) fn list(
         for mut found in search::search_checkpoints(db, scope, corpora, &meant, now)?.checkpoints {
             all.add("id = ?2", &found.session_id.as_str(), 1, |one| one.hit = found.hit.take())?;
         }
+        all.add_unindexed(query, now)?;
     }
     Ok(all.sessions.into_values().collect())
 }
+
+/// How well a session fits that has every word, beside those that the index weighs.
+const ALL_WORDS: f64 = 1.0;
 
 struct Found<'a> {
     db: &'a Connection,
@@ -80,6 +86,23 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Adds those with every word that were saved a moment ago, which the index does not have yet.
+    fn add_unindexed(&mut self, query: &str, now: Timestamp) -> DbResult<()> {
+        let words = Words::parse(query);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let best = self.sessions.values().filter_map(|one| Some(one.hit.as_ref()?.score)).fold(ALL_WORDS, f64::max);
+        for (id, text) in search::read_unindexed(self.db, self.space)? {
+            if words.are_in(&text) {
+                let Snippet { text: snippet, .. } = snippet(&text, query);
+                let hit = |age| Hit { score: best, why: "words", snippet: snippet.clone(), line: None, age };
+                self.add("id = ?2", &id, 1, |one| one.hit = Some(hit(now.age_of(one.session.last_accessed_at))))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds those that meet a condition, used last first, and does something to each, whether it is new or not.
     fn add(
         &mut self,

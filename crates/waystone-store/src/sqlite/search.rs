@@ -20,7 +20,9 @@ use super::error::DbResult;
 use super::segment::{FILTERS, bind, find_project, kept_projects, own_of, place_of, read_by_key};
 use corpus::Corpus;
 pub(crate) use message::search_messages;
-pub(crate) use upkeep::{begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, write_indexed};
+pub(crate) use upkeep::{
+    begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, read_unindexed, write_indexed,
+};
 
 /// As many of the nearest count as matches.
 const NEAREST_COUNTED: usize = 50;

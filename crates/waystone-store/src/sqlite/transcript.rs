@@ -23,7 +23,8 @@ impl TranscriptStore for Sqlite {
 
     async fn capture_turns(&self, scope: &Scope, new: Arc<NewTurns>) -> Result<Vec<bool>> {
         let scope = scope.clone();
-        self.writer.write(move |db| capture(db, &scope, &new)).await
+        let size = new.segments.segments.iter().map(|segment| segment.text.len() as u64).sum();
+        self.write_with_room(size, move |db| capture(db, &scope, &new)).await
     }
 }
 

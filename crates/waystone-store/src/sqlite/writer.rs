@@ -150,7 +150,7 @@ impl Writer {
 }
 
 fn panicked() -> Error {
-    Error::broken("the work on the database was aborted")
+    Error::Internal("the work on the database was aborted, and nothing of it was kept".to_owned())
 }
 
 fn busy() -> Error {
@@ -182,7 +182,7 @@ mod tests {
             panic!("a mistake of ours");
         };
         let failed = writer.write(work).await.unwrap_err();
-        assert_eq!(failed.to_string(), "the work on the database was aborted");
+        assert_eq!(failed.to_string(), "the work on the database was aborted, and nothing of it was kept");
         let is_there = |db: &Connection| {
             Ok(db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'made_before_the_panic'")?.exists([])?)
         };

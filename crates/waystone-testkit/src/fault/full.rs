@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::house;
 use crate::audit::audit;
 use crate::contexts::Random;
 use crate::process::{McpProcess, command};
@@ -35,6 +36,8 @@ pub struct Plan {
     pub binary: PathBuf,
     /// An empty directory to mount the disk on.
     pub folder: PathBuf,
+    /// An empty directory on another disk, for backups.
+    pub aside: PathBuf,
     pub fills: u32,
     pub writers: usize,
 }
@@ -52,6 +55,9 @@ pub struct Report {
     pub wrong: Vec<String>,
     /// From freeing the disk to the next save that was acknowledged.
     pub pauses: Vec<Duration>,
+    /// How often house was kept beside them, and what of it the disk had no room for.
+    pub rounds_of_house: u32,
+    pub refused_house: u32,
     pub data_bytes: u64,
 }
 
@@ -95,9 +101,15 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
         let run = &run;
         let threads: Vec<_> = (0..plan.writers).map(|writer| scope.spawn(move || write(plan, run, writer))).collect();
         let reader = scope.spawn(move || read(plan, run));
+        let keeper = scope.spawn(|| house::keep(&plan.binary, &plan.folder, &plan.aside, true, &run.is_over));
         let filled = fill_and_free(plan, run, &disk);
         run.is_over.store(true, Ordering::SeqCst);
         let ended = threads.into_iter().chain([reader]).try_for_each(|thread| thread.join().unwrap());
+        let house = keeper.join().unwrap()?;
+        run.report(|report| {
+            (report.rounds_of_house, report.refused_house) = (house.rounds, house.refused);
+            report.wrong.extend(house.wrong);
+        });
         filled.and(ended)
     });
     filled?;

@@ -1,6 +1,7 @@
 //! Kills writers with `kill -9` again and again, and then looks whether what they were promised is there.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,7 +58,11 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
         let kills = &kills;
         let writers: Vec<_> =
             (0..plan.writers).map(|writer| scope.spawn(move || write_and_die(plan, writer, kills))).collect();
-        let keeper = scope.spawn(|| house::keep(&plan.binary.with_file_name("waystone"), &plan.data_dir, &is_over));
+        let keeper = scope.spawn(|| {
+            let aside = plan.data_dir.with_extension("aside");
+            fs::create_dir_all(&aside)?;
+            house::keep(&plan.binary.with_file_name("waystone"), &plan.data_dir, &aside, false, &is_over)
+        });
         for writer in writers {
             let (saved, of_one) = writer.join().unwrap()?;
             acknowledged.extend(saved);

@@ -323,7 +323,11 @@ fn heading(message: &Message) -> String {
         "text" => String::new(),
         kind => format!(", {}", kind.replace('_', " ")),
     };
-    let ended = if message.metadata.cancelled { ", broken off" } else { "" };
+    let ended = match (message.metadata.cancelled, message.metadata.truncated) {
+        (true, _) => ", broken off",
+        (_, true) => ", cut at its limit",
+        _ => "",
+    };
     format!("{}, {}{kind}{ended}", message.role.as_str(), time(message.metadata.created_at))
 }
 

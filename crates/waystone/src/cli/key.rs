@@ -13,7 +13,7 @@ use waystone_store::{MasterKey, OpenError, Rekeyed, Root, Sqlite, encrypt_store,
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
-use super::render::{Out, advance, bar, count, plain};
+use super::render::{Out, advance, bar, plain};
 use crate::key::{self, Home};
 use crate::settings::Settings;
 
@@ -191,7 +191,9 @@ pub(crate) async fn change(
             let progress = &mut |done, total| advance(&bar, done, total);
             let done = encrypt_store(root(None), || key::find_to_seal(settings), clock, progress)?;
             bar.finish_and_clear();
-            super::note("the data directory is sealed; heads of the audit that were kept before no longer fit");
+            super::note(
+                "the data directory is sealed: keep the key, without it nothing comes back. Whoever opens it needs the key now (WAYSTONE_PASSPHRASE, WAYSTONE_KEY_FILE or the keychain); agents too: run `waystone install` again. Heads of the audit that were kept before no longer fit",
+            );
             done
         }
         Command::Generate { .. } | Command::Export { .. } => return Ok(None),
@@ -200,11 +202,18 @@ pub(crate) async fn change(
     Ok(Some(key))
 }
 
+/// So many of what was removed are named.
+const NAMED_MAX: usize = 3;
+
 fn tell(done: &Rekeyed) {
     if !done.removed.is_empty() {
+        let copies = if done.removed.len() == 1 { "copy" } else { "copies" };
+        let named: Vec<String> = done.removed.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
+        let more = if done.removed.len() > NAMED_MAX { ", …" } else { "" };
         super::note(&format!(
-            "{} removed that the key does not open",
-            count(done.removed.len() as u64, "file or folder")
+            "{} older {copies} removed that the key does not open: {}{more}",
+            done.removed.len(),
+            named.join(", ")
         ));
     }
     for path in &done.left {

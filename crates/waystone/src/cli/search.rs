@@ -68,7 +68,7 @@ fn show(found: &SearchResults) -> String {
     let around = line.map(|(segment, line)| {
         let (from, to) = (line.saturating_sub(AROUND).max(1), line + AROUND);
         format!(
-            "waystone expand 'ws:segment:{}?lines={from}-{to}'   prints what is around the first hit.\n",
+            "`waystone expand 'ws:segment:{}?lines={from}-{to}'` prints what is around the first hit.\n",
             segment.segment_id
         )
     });

@@ -133,6 +133,7 @@ impl Run {
             model_id: None,
             cost_usd: None,
             cancelled: false,
+            truncated: false,
         };
         let message = Message { id: id(position), role, content, message_type, metadata, parent_id: None };
         let calls = message.content.iter().filter(|part| matches!(part, ContentPart::ToolCall { .. }));

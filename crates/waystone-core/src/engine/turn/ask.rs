@@ -35,8 +35,13 @@ pub(super) struct Answered {
     usage: Usage,
     /// Its provider did not count, and what it wrote is not counted yet.
     is_estimate: bool,
+    /// It may not be longer.
+    is_cut: bool,
     calls: Vec<Call>,
 }
+
+/// What a person is told of an answer that may not be longer.
+const CUT: &str = "the answer ends at the limit of its length: ask it to go on, or raise parameters.max_tokens";
 
 impl Live {
     /// Assembles the window of the next call, which is kept and told before the model is asked.
@@ -121,6 +126,7 @@ impl Live {
             answer = model.call(call) => answer.map_err(|error| Stop::Failed(Box::new(error)))?,
         };
         let (mut usage, mut timer, mut calls, mut held) = (None, None, Vec::new(), String::new());
+        let mut is_cut = false;
         // What must not be kept must not be told either: it is looked through as a whole first.
         let is_held = self.engine.secrets.kept().is_some();
         loop {
@@ -144,6 +150,7 @@ impl Live {
                     Some(Ok(Chunk::Call(call))) if calls.len() < CALLS_KEPT_MAX => calls.push(call),
                     Some(Ok(Chunk::Call(_))) => {}
                     Some(Ok(Chunk::Usage(counted))) => usage = Some(counted),
+                    Some(Ok(Chunk::Cut)) => is_cut = true,
                     Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
                 },
                 () = async { timer.as_mut().expect("there is a timer").await }, if timer.is_some() => {
@@ -168,12 +175,12 @@ impl Live {
         let model = &self.turn.config.model_id;
         let Some(usage) = usage else {
             let usage = Usage { prompt: self.engine.expect_tokens(model, asked), ..Usage::default() };
-            return Ok(Answered { usage, is_estimate: true, calls });
+            return Ok(Answered { usage, is_estimate: true, is_cut, calls });
         };
         if !self.engine.counts_as_we_do(model) {
             self.engine.calibration.note(&self.engine.chat.model.describe(model).name, asked, usage.prompt);
         }
-        Ok(Answered { usage, is_estimate: false, calls })
+        Ok(Answered { usage, is_estimate: false, is_cut, calls })
     }
 
     /// Tells an answer that was held back, without what must not be kept.
@@ -319,6 +326,7 @@ impl Live {
         };
         let facts = MessageFacts {
             is_estimate: answered.is_estimate,
+            is_cut: answered.is_cut,
             model: Some(self.turn.config.model_id.clone()),
             attempt: draft.attempt,
             sequence: self.sequence,
@@ -326,7 +334,8 @@ impl Live {
         };
         let parts = judged.iter().map(Judged::part).collect();
         let made = self.make_message(kind, parts, draft.message, facts).await;
-        let (message, warnings) = made.map_err(|error| of_store(&error))?;
+        let (message, mut warnings) = made.map_err(|error| of_store(&error))?;
+        warnings.extend(answered.is_cut.then(|| CUT.to_owned()));
         let expected = || self.engine.expect_tokens(&self.turn.config.model_id, message.tokens);
         let completion = if answered.is_estimate { expected() } else { answered.usage.completion };
         let prices = self.engine.chat.model.describe(&self.turn.config.model_id).prices;

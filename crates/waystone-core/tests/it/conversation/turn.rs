@@ -115,6 +115,27 @@ async fn what_was_streamed_is_kept_and_marked_when_a_turn_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_may_not_be_longer_is_kept_and_said_to_be_cut() {
+    let t = Talk::new().await;
+    let said = r#"{"choices":[{"delta":{"content":"half of"},"finish_reason":"length"}]}"#;
+    t.fake.then(Reply::events([said])).then(Reply::text("and the rest"));
+    let id = t.begin().await;
+    let mut reader = t.follow(&id, None).await;
+    t.try_say(&id, json!({ "content": "all of it" })).await.unwrap();
+    let frames = until_state(&mut reader, is_idle).await;
+    let (_, completed) = told(&frames).into_iter().find(|(kind, _)| kind == "MessageCompleted").unwrap();
+    assert_eq!(
+        completed["warnings"][0],
+        "the answer ends at the limit of its length: ask it to go on, or raise parameters.max_tokens"
+    );
+    t.say(&id, "go on").await;
+    let messages = t.messages(&id, None).await;
+    let cut: Vec<bool> = messages.iter().map(|message| message.metadata.truncated).collect();
+    assert_eq!((t.texts(&id, None).await[1].as_str(), cut), ("half of", vec![false, true, false, false]));
+    t.h.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_fails_is_asked_three_times_and_again_when_someone_says_so() {
     let t = Talk::new().await;
     t.fake.then(Reply::text("busy").status(503)).then(Reply::chunks(["half ", "an answer"]).cut_after(1));

@@ -47,7 +47,7 @@ impl ConversationStore for Sqlite {
         at: Timestamp,
     ) -> Result<bool> {
         let (scope, id, before, config) = (scope.clone(), id.clone(), before.clone(), config.clone());
-        self.writer.write(move |db| conversation::configure(db, &scope, &id, &before, &config, at)).await
+        self.write_with_room(0, move |db| conversation::configure(db, &scope, &id, &before, &config, at)).await
     }
 
     async fn list_messages(&self, scope: &Scope, id: &SessionId, which: &WhichMessages) -> Result<Messages> {
@@ -84,7 +84,7 @@ impl ConversationStore for Sqlite {
         idempotency: Option<Idempotency>,
     ) -> Result<Branch> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.writer.write(move |db| branch::add(db, &scope, &id, &new, at, idempotency.as_ref())).await
+        self.write_with_room(0, move |db| branch::add(db, &scope, &id, &new, at, idempotency.as_ref())).await
     }
 
     async fn switch_branch(
@@ -95,7 +95,7 @@ impl ConversationStore for Sqlite {
         at: Timestamp,
     ) -> Result<SwitchedBranch> {
         let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
-        self.writer.write(move |db| branch::switch(db, &scope, &id, &name, at)).await
+        self.write_with_room(0, move |db| branch::switch(db, &scope, &id, &name, at)).await
     }
 
     async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()> {
@@ -112,7 +112,7 @@ impl ConversationStore for Sqlite {
         idempotency: Option<Idempotency>,
     ) -> Result<Branch> {
         let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
-        self.writer.write(move |db| branch::restore(db, &scope, &id, &name, at, idempotency.as_ref())).await
+        self.write_with_room(0, move |db| branch::restore(db, &scope, &id, &name, at, idempotency.as_ref())).await
     }
 
     async fn is_conversation(&self, scope: &Scope, id: &SessionId) -> Result<bool> {
@@ -144,7 +144,7 @@ impl ConversationStore for Sqlite {
         at: Timestamp,
     ) -> Result<ContextState> {
         let scope = scope.clone();
-        self.writer.write(move |db| turn::remember(db, &scope, kind, &idempotency, state, at)).await
+        self.write_with_room(0, move |db| turn::remember(db, &scope, kind, &idempotency, state, at)).await
     }
 
     async fn load_window(

@@ -16,6 +16,8 @@ const VERSION: i64 = 2;
 /// How much is done in one transaction: operations that are looked at, sessions, and bytes of text that are indexed. Writers wait meanwhile.
 const OPERATIONS_MAX: i64 = 1000;
 const SESSIONS_MAX: usize = 16;
+/// Of so many sessions that were used last it is looked whether they are indexed.
+const LOOKED_MAX: usize = 64;
 const BYTES_MAX: usize = 256 * 1024;
 /// A session that saves all the time is indexed no more often.
 const REST_MS: i64 = 10_000;
@@ -91,6 +93,31 @@ pub(crate) fn read_pending(db: &Connection, at: Option<Timestamp>) -> DbResult<V
         }
     }
     Ok(pending)
+}
+
+/// What is looked for in sessions that were saved a moment ago and are not indexed as they are, with their ids: of those used last, a few.
+pub(crate) fn read_unindexed(db: &Connection, space: i64) -> DbResult<Vec<(String, String)>> {
+    if !is_behind(db, space)? {
+        return Ok(Vec::new());
+    }
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT s.id, found FROM
+             (SELECT s.id, s.key, {FOUND_BY} AS found FROM session AS s
+              WHERE s.space = ?1 AND s.archived_at_ms IS NULL ORDER BY s.accessed_seq DESC LIMIT ?2) AS s
+             JOIN checkpoint AS c ON c.key = found LEFT JOIN checkpoint_index AS i ON i.session = s.key
+         WHERE i.checkpoint IS NOT found AND c.raw_bytes <= ?3 LIMIT ?4"
+    ))?;
+    let rows = statement.query_map(params![space, LOOKED_MAX, BYTES_MAX, SESSIONS_MAX], |row| {
+        Ok((row.get(0)?, row.get::<_, i64>(1)?))
+    })?;
+    let mut found = Vec::new();
+    for row in rows {
+        let (id, checkpoint) = row?;
+        if let Some(raw) = checkpoint::find_with_text(db, checkpoint)?.1 {
+            found.push((id, text_of_context(&raw)));
+        }
+    }
+    Ok(found)
 }
 
 /// Writes what was read. A session that changed meanwhile stays stale.

@@ -86,7 +86,7 @@ impl SegmentStore for Sqlite {
 
     async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {
         let scope = scope.clone();
-        self.writer.write(move |db| segment::change(db, &scope, &change)).await
+        self.write_with_room(0, move |db| segment::change(db, &scope, &change)).await
     }
 
     async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>> {
@@ -102,7 +102,7 @@ impl SegmentStore for Sqlite {
         at: Timestamp,
     ) -> Result<(Option<TaskId>, Option<i64>)> {
         let (scope, project, task) = (scope.clone(), project.clone(), task.cloned());
-        self.writer.write(move |db| task::set_current(db, &scope, &project, task.as_ref(), at)).await
+        self.write_with_room(0, move |db| task::set_current(db, &scope, &project, task.as_ref(), at)).await
     }
 
     async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>> {
@@ -133,7 +133,7 @@ impl SegmentStore for Sqlite {
 
     async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
         let (scope, which) = (scope.clone(), which.clone());
-        self.writer.write(move |db| task::restore_snapshot(db, &scope, &which, at)).await
+        self.write_with_room(0, move |db| task::restore_snapshot(db, &scope, &which, at)).await
     }
 
     async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
@@ -143,6 +143,6 @@ impl SegmentStore for Sqlite {
 
     async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
         let (scope, which) = (scope.clone(), which.clone());
-        self.writer.write(move |db| operation::undo(db, &scope, &which, at)).await
+        self.write_with_room(0, move |db| operation::undo(db, &scope, &which, at)).await
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Completed {
     final_content: String,
     #[serde(default)]
     cancelled: bool,
+    #[serde(default)]
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,12 +135,12 @@ impl<W: Write> Screen<W> {
                 }
                 self.add(&delta)
             }
-            Event::Completed(Completed { message_id, final_content, cancelled }) => {
+            Event::Completed(Completed { message_id, final_content, cancelled, warnings }) => {
                 let attempt =
                     self.message.as_ref().filter(|(id, _)| *id == message_id).map_or(1, |(_, attempt)| *attempt);
                 self.go_to((message_id.clone(), attempt), &final_content)?;
                 self.completed = Some((message_id, cancelled));
-                Ok(())
+                warnings.iter().try_for_each(|warning| self.mark(warning))
             }
             Event::Resync(Resync { message_id: Some(id), content, attempt, is_complete, .. }) => {
                 self.go_to((id.clone(), attempt), &content)?;
@@ -231,7 +233,12 @@ mod tests {
     }
 
     fn completed(message: &str, text: &str) -> Event {
-        Event::Completed(Completed { message_id: id(message), final_content: text.to_owned(), cancelled: false })
+        Event::Completed(Completed {
+            message_id: id(message),
+            final_content: text.to_owned(),
+            cancelled: false,
+            warnings: Vec::new(),
+        })
     }
 
     fn resync(message: &str, attempt: u64, text: &str) -> Event {
