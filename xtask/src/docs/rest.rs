@@ -66,7 +66,7 @@ fn add(route: &Value) -> String {
 }
 
 /// How any route can fail; it stands in the introduction of the page once.
-const COMMON: [&str; 4] = ["400", "403", "405", "503"];
+const COMMON: [&str; 5] = ["400", "403", "405", "500", "503"];
 
 /// What it answers with when it did what was asked, and how it fails besides.
 fn replies(responses: &Value) -> String {

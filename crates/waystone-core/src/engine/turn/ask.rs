@@ -125,8 +125,7 @@ impl Live {
             signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
             answer = model.call(call) => answer.map_err(|error| Stop::Failed(Box::new(error)))?,
         };
-        let (mut usage, mut timer, mut calls, mut held) = (None, None, Vec::new(), String::new());
-        let mut is_cut = false;
+        let (mut usage, mut timer, mut calls, mut held, mut is_cut) = (None, None, Vec::new(), String::new(), false);
         // What must not be kept must not be told either: it is looked through as a whole first.
         let is_held = self.engine.secrets.kept().is_some();
         loop {
