@@ -121,6 +121,7 @@ fn meaning(status: u16) -> &'static str {
         413 => "The body is too large, or a quota is exceeded.",
         415 => "The body is not JSON.",
         422 => "What was saved is damaged; the nearest good one is named.",
+        500 => "A fault of Waystone's; its log file tells more.",
         _ => "The store cannot be used now; nothing was saved.",
     }
 }
