@@ -37,15 +37,11 @@ enum Point {
     State(&'static str),
     /// As soon as this part of the answer is told.
     Sequence(u64),
-    /// While someone ends the turn.
-    Cancel,
-    /// As soon as the model is asked again after a failure that ended the turn.
-    Retry,
     /// At some moment.
     Anywhere,
 }
 
-const POINTS: [Point; 12] = [
+const POINTS: [Point; 9] = [
     Point::State("ProcessingUserMessage"),
     Point::State("AwaitingLLMResponse"),
     Point::State("TransientFailure"),
@@ -54,13 +50,8 @@ const POINTS: [Point; 12] = [
     Point::Sequence(7),
     Point::State("ProcessingLLMResponse"),
     Point::State("Idle"),
-    Point::State(FAILED),
-    Point::Cancel,
-    Point::Retry,
     Point::Anywhere,
 ];
-
-const FAILED: &str = "PermanentFailure";
 
 /// Nothing takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -136,19 +127,10 @@ impl Seen {
     }
 
     fn is_at(&self, told: &Told, point: Point) -> bool {
-        let is_state = |state: &str| told.data.get("new_state").is_some_and(|new| new == state);
         match point {
-            Point::State(state) => is_state(state),
+            Point::State(state) => told.data.get("new_state").is_some_and(|new| new == state),
             Point::Sequence(sequence) => told.data.get("sequence").is_some_and(|told| *told == sequence),
-            Point::Retry => is_state("AwaitingLLMResponse") && self.states.iter().any(|state| state == FAILED),
-            Point::Cancel | Point::Anywhere => false,
-        }
-    }
-
-    fn is_at_end(&self, point: Point) -> bool {
-        match point {
-            Point::State(FAILED) => self.states.last().is_some_and(|state| state == FAILED),
-            _ => self.is_over(),
+            Point::Anywhere => false,
         }
     }
 }
@@ -160,10 +142,8 @@ async fn kill_at(
     random: &mut Random,
     report: &mut Report,
 ) -> io::Result<()> {
-    match point {
-        Point::State("TransientFailure") => _ = fake.then(Reply::text("busy").status(503)),
-        Point::State(FAILED) | Point::Retry => _ = fake.then(Reply::text("no").status(400)),
-        _ => {}
+    if let Point::State("TransientFailure") = point {
+        fake.then(Reply::text("busy").status(503));
     }
     let words: Vec<String> = (0..12).map(|at| format!("w{at} é{} ", random.below(1000))).collect();
     let answer = Reply::chunks(words).pause(Duration::from_millis(3));
@@ -187,48 +167,32 @@ async fn kill_at(
                 if seen.is_at(&told, point) || seen.is_over() {
                     break;
                 }
-                match point {
-                    Point::Cancel if told.data.get("sequence").is_some_and(|sequence| *sequence == 5) => {
-                        let path = format!("/api/contexts/{id}/cancel");
-                        let cancel = server.post(&path, json!({}));
-                        // It may be answered or not.
-                        let _ = tokio::time::timeout(Duration::from_micros(random.below(6000)), cancel).await;
-                        break;
-                    }
-                    Point::Retry if told.data.get("new_state").is_some_and(|state| state == FAILED) => {
-                        let again = server.post(&format!("/api/contexts/{id}/retry"), json!({})).await?;
-                        if again.0 != 200 {
-                            return Err(io::Error::other(format!("it was not tried again: {again:?}")));
-                        }
-                    }
-                    _ => {}
-                }
             }
             () = &mut deadline, if matches!(point, Point::Anywhere) => break,
         }
     }
     server.kill()?;
-    report.cut += u32::from(!seen.is_at_end(point));
+    report.cut += u32::from(!seen.is_over());
     let server = start(plan, fake).await?;
-    let ended = tokio::time::timeout(PATIENCE, read_to_end(&server, &id, point, &mut seen)).await;
+    let ended = tokio::time::timeout(PATIENCE, read_to_end(&server, &id, &mut seen)).await;
     ended.map_err(|_| io::Error::other(format!("the turn did not end; {:?}", seen.states)))??;
     report.resyncs += seen.resyncs;
-    check(&server, &id, point, &seen).await
+    check(&server, &id, &seen).await
 }
 
 /// Comes back with the last id that was seen, until the turn has ended.
-async fn read_to_end(server: &Served, id: &str, point: Point, seen: &mut Seen) -> io::Result<()> {
+async fn read_to_end(server: &Served, id: &str, seen: &mut Seen) -> io::Result<()> {
     // Who was told nothing yet asks for what is written.
     let mut events = server.follow(id, Some(seen.last.as_deref().unwrap_or("nothing"))).await?;
     // What had ended before says nothing more.
-    while !seen.is_at_end(point) {
+    while !seen.is_over() {
         let told = events.next().await?.ok_or_else(|| io::Error::other("the stream ended"))?;
         seen.take(&told);
     }
     Ok(())
 }
 
-async fn check(server: &Served, id: &str, point: Point, seen: &Seen) -> io::Result<()> {
+async fn check(server: &Served, id: &str, seen: &Seen) -> io::Result<()> {
     let wrong = |what: String| Err(io::Error::other(what));
     let messages = server.get(&format!("/api/contexts/{id}/messages")).await?.1;
     let stored: Vec<&str> = messages["messages"]
@@ -237,8 +201,7 @@ async fn check(server: &Served, id: &str, point: Point, seen: &Seen) -> io::Resu
         .flatten()
         .filter_map(|message| message["content"][0]["text"].as_str())
         .collect();
-    let expected = if let Point::State(FAILED) = point { vec!["Hi"] } else { vec!["Hi", &seen.text] };
-    if stored != expected {
+    if stored.len() != 2 || stored[1] != seen.text {
         return wrong(format!("stored {stored:?}, read {:?}", seen.text));
     }
     check_told(server, id, seen).await
