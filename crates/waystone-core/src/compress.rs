@@ -126,7 +126,10 @@ pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
             Class::Critical => fixed += tokens,
             class => {
                 let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
-                let reserved = request_of(value).map_or(0, |item| count(&item.to_string()) + key_tokens + MARKS_TOKENS);
+                let reserved = match request_tokens(value) {
+                    0 => 0,
+                    request => request + key_tokens + MARKS_TOKENS,
+                };
                 loose.push(Loose { key, value, class, tokens, key_tokens, reserved, allotted: 0, pieces: None });
             }
         }
@@ -184,6 +187,18 @@ fn fates(request: &Request<'_>, members: &[usize], view: &Map<String, Value>) ->
 pub(crate) fn request_of(value: &Value) -> Option<&Value> {
     let items = value.as_array()?;
     items.get(Talk::of(items).request?)
+}
+
+/// What the user asked for last takes, wherever in a value it stands.
+fn request_tokens(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => match Talk::of(items).request {
+            Some(at) => count(&items[at].to_string()),
+            None => items.iter().map(request_tokens).sum(),
+        },
+        Value::Object(map) => map.values().map(request_tokens).sum(),
+        _ => 0,
+    }
 }
 
 fn count_map(map: &Map<String, Value>) -> usize {
@@ -244,11 +259,17 @@ impl View<'_> {
         members.collect()
     }
 
-    /// Divides `spare` among the classes, and each part among the class's keys.
-    fn allot(&mut self, spare: usize) {
+    /// Gives what the user asked for last what it takes, and divides the rest of `spare` among the classes, and each part among the
+    /// class's keys.
+    fn allot(&mut self, mut spare: usize) {
+        for key in &mut self.loose {
+            let is_out = self.request.drops_ephemeral && key.class == Class::Ephemeral;
+            key.allotted = if is_out { 0 } else { key.reserved.min(key.tokens).min(spare) };
+            spare -= key.allotted;
+        }
         let weights = self.request.weights;
-        let need =
-            |class: Class| self.loose.iter().filter(|key| key.class == class).map(|key| key.tokens).sum::<usize>();
+        let wanted = |key: &Loose<'_>| key.tokens - key.allotted;
+        let need = |class: Class| self.loose.iter().filter(|key| key.class == class).map(wanted).sum::<usize>();
         let (important, useful, ephemeral) = (need(Class::Important), need(Class::Useful), need(Class::Ephemeral));
         let sum = weights.important + weights.useful + weights.ephemeral;
         let share = |weight: f64| (spare as f64 * weight / sum) as usize;
@@ -266,13 +287,9 @@ impl View<'_> {
         self.divide(Class::Important, left.saturating_sub(useful));
     }
 
-    /// Gives each key of a class the same, and what short ones do not need to the long ones. What the user asked for last comes first.
+    /// Gives each key of a class the same, and what short ones do not need to the long ones.
     fn divide(&mut self, class: Class, mut room: usize) {
         let mut keys: Vec<&mut Loose<'_>> = self.loose.iter_mut().filter(|key| key.class == class).collect();
-        for key in &mut keys {
-            key.allotted = key.reserved.min(key.tokens).min(room);
-            room -= key.allotted;
-        }
         keys.sort_by_key(|key| key.tokens - key.allotted);
         let mut left = keys.len();
         for key in keys {

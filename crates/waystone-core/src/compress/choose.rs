@@ -79,12 +79,18 @@ impl Ord for Candidate {
 }
 
 impl Chooser<'_> {
-    /// The user's last request, whole if it fits, else as much of it as does.
+    /// The user's last request, whole if it fits, else as much of it as does. What it takes as a whole is known; its parts one by one are
+    /// estimated at more.
     fn take_request(&mut self, budget: f32) {
+        let whole = self.cut.request_tokens as f32 + 2.0 * HALF_MARK_TOKENS;
+        let is_whole = whole <= budget;
         for unit in 0..self.cut.units.len() {
-            if self.cut.units[unit].is_request && self.spent + self.cost(unit) <= budget {
+            if self.cut.units[unit].is_request && (is_whole || self.spent + self.cost(unit) <= budget) {
                 self.take(unit);
             }
+        }
+        if is_whole {
+            self.spent = self.spent.min(whole);
         }
     }
 

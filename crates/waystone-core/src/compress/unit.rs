@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::cut::{WORDS_MIN, cut, word_count};
 use super::entity::{Entities, EntityId, Place};
+use super::request_tokens;
 use crate::survive::{Anchor, Speaker, Talk, anchor, changed_file};
 use crate::tokens::{count, spread};
 
@@ -90,6 +91,8 @@ pub(super) struct Cut {
     pub(super) entities: Entities,
     /// Items that are mostly JSON: nothing of them is kept for being new.
     pub(super) dense: HashSet<usize>,
+    /// What the user's last request takes as a whole.
+    pub(super) request_tokens: usize,
     items: usize,
     /// How many bytes are still looked at.
     bytes_left: usize,
@@ -98,7 +101,8 @@ pub(super) struct Cut {
 impl Cut {
     /// Takes a value apart. `lines` says that texts are cut inside.
     pub(super) fn read(value: &Value, lines: bool) -> (Self, Node) {
-        let mut cut = Self { bytes_left: TEXT_BYTES_MAX, ..Self::default() };
+        let request_tokens = request_tokens(value);
+        let mut cut = Self { bytes_left: TEXT_BYTES_MAX, request_tokens, ..Self::default() };
         let root = cut.read_root(value, lines);
         cut.count_tokens();
         cut.mark_repeats();

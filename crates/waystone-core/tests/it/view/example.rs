@@ -41,6 +41,20 @@ async fn the_users_last_request_is_whole_in_the_view_when_it_fits() {
 }
 
 #[tokio::test]
+async fn the_users_last_request_is_whole_wherever_in_a_value_it_stands() {
+    let h = Harness::new();
+    let request = "please rename the column in migrations/0007_users.sql\nand say which index\nis built again, by hand";
+    let mut messages = vec![json!({ "role": "user", "content": request })];
+    messages.extend((0..8).map(|n| json!({ "role": "assistant", "content": lines(20, &format!("tool{n}")) })));
+    let context = json!({ "debugLog": lines(60, "log"), "chat": { "turns": { "messages": messages } } });
+    for strategy in ["auto", "structural", "extractive"] {
+        let view = compress(&h, json!({ "context": context, "ratio": 12, "strategy": strategy })).await.unwrap();
+        let seen = view.context["chat"]["turns"]["messages"].as_array().unwrap();
+        assert!(seen.contains(&messages[0]), "{strategy}: {seen:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_ephemeral_is_shortened_before_what_is_important() {
     let h = Harness::new();
     let context = json!({ "debugLog": lines(60, "log"), "reasoning": lines(60, "plan") });
@@ -186,7 +200,9 @@ async fn a_checkpoint_of_a_deleted_session_can_be_viewed_with_its_marks_and_rule
 async fn a_view_without_a_source_is_of_the_session_that_the_same_actor_saved_last() {
     let h = Harness::new();
     let nothing = compress(&h, json!({})).await;
-    assert!(matches!(nothing, Err(Error::InvalidInput(why)) if why.contains("sessionId")));
+    assert!(
+        matches!(nothing, Err(Error::InvalidInput(why)) if why.contains("sessionId") && why.contains(h.scope.actor.as_str()))
+    );
     h.save("a", json!({ "n": 1 })).await;
     h.save("b", json!({ "n": 2 })).await;
     let view = compress(&h, json!({ "ratio": 1 })).await.unwrap();
