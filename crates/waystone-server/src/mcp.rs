@@ -27,15 +27,16 @@ use rmcp::ServerHandler;
 use rmcp::ServiceExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    ContentBlock, CustomRequest, CustomResult, ErrorCode, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use waystone_core::offload::INLINE_BYTES_MAX;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error};
 
-pub(crate) use aside::Aside;
+pub(crate) use aside::{Aside, with_reply};
 pub(crate) use frame::Refusal;
 use stdio::Stdio;
 use tool::Tool;
@@ -278,6 +279,8 @@ impl ServerHandler for Mcp {
                 aside.put_reply(text, taken);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
+            // Over standard output the rest of the result is made of its text, where the message is written.
+            (Ok(text), None) => Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into()),
             (reply, _) => Ok(tool::result(reply).await.into()),
         }
     }

@@ -17,16 +17,13 @@ use rmcp::ServerHandler;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use waystone_core::Error;
 use waystone_core::offload::offload;
 
 use super::Http;
 use super::extract::{check_content_type, read_body};
 use super::reply::{HttpError, Json};
-use crate::mcp::{Aside, Refusal};
+use crate::mcp::{Aside, Refusal, with_reply};
 
 pub(super) fn service<S: ServerHandler + Clone>(http: &Http, handler: S) -> MethodRouter<Http> {
     // The guard has looked at host and origin, and we at the body.
@@ -75,41 +72,10 @@ fn refuse(refusal: &Refusal) -> Response {
     }
 }
 
-/// What the SDK made, with the result that went past it.
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-    result: ToolResult<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolResult<'a> {
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-    content: [Text<'a>; 1],
-    structured_content: &'a RawValue,
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
 async fn complete(response: Response, text: String) -> Result<Response, HttpError> {
     let (parts, message) = read(response).await?;
     let length = text.len();
-    let write = move || {
-        let mut rest: Map<String, Value> = serde_json::from_slice(&message)?;
-        let result = rest.remove("result").and_then(|result| serde_json::from_value(result).ok());
-        let mut result: Map<String, Value> = result.unwrap_or_default();
-        result.remove("content");
-        let content = [Text { r#type: "text", text: &text }];
-        let result = ToolResult { rest: result, content, structured_content: serde_json::from_str(&text)? };
-        serde_json::to_vec(&Answer { rest, result })
-    };
+    let write = move || with_reply(&message, &text);
     let written = offload(length, write).await?.map_err(|error| Error::broken(error.to_string()))?;
     Ok(Response::from_parts(parts, Body::from(written)))
 }

@@ -1,11 +1,15 @@
-//! What goes past the SDK over HTTP. It parses and writes on the thread that asks it to, and does not parse as deep as a
-//! context may be; so it is given a message without its arguments, and makes one without its reply.
+//! What goes past the SDK. Over HTTP it parses and writes on the thread that asks it to, and does not parse as deep as a
+//! context may be; so it is given a message without its arguments, and makes one without its reply. Over standard output
+//! it makes one without its reply, too: a reply is text already, and would be parsed only to be written again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::request::Parts;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonObject};
 use rmcp::service::{RequestContext, RoleServer};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use waystone_core::offload::INLINE_BYTES_MAX;
 use waystone_core::{Error, Limits, json};
 
@@ -62,6 +66,40 @@ impl Aside {
     fn with<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// A tool's result that the SDK made, with the reply that went past it: as text, and as what it says.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+    result: ToolResult<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolResult<'a> {
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+    content: [Text<'a>; 1],
+    structured_content: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+/// Puts a tool's reply into the message that was made without it.
+pub(crate) fn with_reply(message: &[u8], reply: &str) -> serde_json::Result<Vec<u8>> {
+    let mut rest: Map<String, Value> = serde_json::from_slice(message)?;
+    let result = rest.remove("result").and_then(|result| serde_json::from_value(result).ok());
+    let mut result: Map<String, Value> = result.unwrap_or_default();
+    result.remove("content");
+    let content = [Text { r#type: "text", text: reply }];
+    let result = ToolResult { rest: result, content, structured_content: serde_json::from_str(reply)? };
+    serde_json::to_vec(&Answer { rest, result })
 }
 
 fn refuse(message: &[u8], why: String) -> Box<Refusal> {

@@ -1,16 +1,62 @@
 //! Frames that cannot be taken, and what their sender is told: no one is left waiting.
 
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
+use std::ops::Range;
+
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use waystone_core::{Error, json};
 
-use super::tool::failure;
+use super::tool::{failure, name_for};
 
 /// Texts longer than this are neither an id nor a method.
 const TEXT_MAX: usize = 256;
 
-/// Reads a message, whichever way it came.
+/// Reads a message, whichever way it came. The SDK's types copy what they read several times before they know what it is, so
+/// the arguments of a call are read beside them.
 pub(crate) fn parse_message(frame: &[u8]) -> Result<ClientJsonRpcMessage, Box<Refusal>> {
-    json::parse_message(frame).map_err(|error| Refusal::of(frame, Error::InvalidInput(error)))
+    parse(frame).map_err(|error| Refusal::of(frame, error))
+}
+
+fn parse(frame: &[u8]) -> Result<ClientJsonRpcMessage, Error> {
+    let Some(arguments) = find_arguments(frame) else {
+        return json::parse_message(frame).map_err(Error::InvalidInput);
+    };
+    let mut rest = frame[..arguments.start].to_vec();
+    rest.extend_from_slice(b"{}");
+    rest.extend_from_slice(&frame[arguments.end..]);
+    let mut message: ClientJsonRpcMessage = json::parse_message(&rest).map_err(Error::InvalidInput)?;
+    if let ClientJsonRpcMessage::Request(request) = &mut message
+        && let ClientRequest::CallToolRequest(call) = &mut request.request
+    {
+        let refuse = |error| name_for(&call.params.name, Error::InvalidInput(error));
+        call.params.arguments = Some(json::parse_message(&frame[arguments]).map_err(refuse)?);
+    }
+    Ok(message)
+}
+
+/// As much of a call as tells where its arguments are.
+#[derive(Deserialize)]
+struct Call<'a> {
+    method: &'a str,
+    #[serde(borrow)]
+    params: Params<'a>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+/// Where in `frame` the arguments of a call are, if it is one and they are an object.
+fn find_arguments(frame: &[u8]) -> Option<Range<usize>> {
+    let mut deserializer = serde_json::Deserializer::from_slice(frame);
+    deserializer.disable_recursion_limit();
+    let call = Call::deserialize(&mut deserializer).ok().filter(|call| call.method == "tools/call")?;
+    let arguments = call.params.arguments.get();
+    let start = arguments.as_ptr() as usize - frame.as_ptr() as usize;
+    arguments.starts_with('{').then(|| start..start + arguments.len())
 }
 
 /// A frame that could not be taken, and why.

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{ClientJsonRpcMessage, ContentBlock, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::{StdioReader, StdioWriter, Transport, stdio_pipes};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, mpsc};
 use waystone_core::Error;
 use waystone_core::offload::offload;
 
+use super::aside::with_reply;
 use super::frame::{Envelope, Refusal, parse_message};
 
 const QUEUE_MAX: usize = 16;
@@ -57,25 +58,35 @@ impl Transport<RoleServer> for Stdio {
 struct Output(Mutex<StdioWriter>);
 
 impl Output {
-    async fn send(&self, message: ServerJsonRpcMessage) -> io::Result<()> {
-        let line = offload(text_length(&message), move || encode(&message)).await.map_err(io::Error::other)??;
+    async fn send(&self, mut message: ServerJsonRpcMessage) -> io::Result<()> {
+        // Only a reply can be long.
+        let length = reply_mut(&mut message).map_or(0, |reply| reply.len());
+        let line = offload(length, move || encode(message)).await.map_err(io::Error::other)??;
         let mut writer = self.0.lock().await;
         writer.write_all(&line).await?;
         writer.flush().await
     }
 }
 
-fn encode(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
+/// A line. The text of a tool's reply is also what is structured in it.
+fn encode(mut message: ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+    let reply = reply_mut(&mut message).map(std::mem::take);
+    let mut line = serde_json::to_vec(&message)?;
+    if let Some(reply) = reply {
+        line = with_reply(&line, &reply)?;
+    }
     line.push(b'\n');
     Ok(line)
 }
 
-/// About how long a message is, if that is long: only a tool's result can be.
-fn text_length(message: &ServerJsonRpcMessage) -> usize {
-    let ServerJsonRpcMessage::Response(response) = message else { return 0 };
-    let ServerResult::CallToolResult(result) = &response.result else { return 0 };
-    result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.len()).sum()
+/// The reply of a tool, as long as it is only text.
+fn reply_mut(message: &mut ServerJsonRpcMessage) -> Option<&mut String> {
+    let ServerJsonRpcMessage::Response(response) = message else { return None };
+    let ServerResult::CallToolResult(result) = &mut response.result else { return None };
+    match result.content.as_mut_slice() {
+        [ContentBlock::Text(text)] if result.structured_content.is_none() => Some(&mut text.text),
+        _ => None,
+    }
 }
 
 struct Input {

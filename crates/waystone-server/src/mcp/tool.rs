@@ -106,10 +106,13 @@ impl Tool {
     pub(super) async fn call(&self, engine: Engine, scope: Scope, arguments: JsonObject) -> Result<String> {
         let name = &self.definition.name;
         let reply = (self.call)(engine, scope, arguments).await;
-        // The contract of these has another name for it.
-        let reply = if name.starts_with("context_") { reply.map_err(Error::as_parameter) } else { reply };
-        reply.inspect_err(|error| log(name, error))
+        reply.map_err(|error| name_for(name, error)).inspect_err(|error| log(name, error))
     }
+}
+
+/// A bad request of a tool, as its contract calls it.
+pub(super) fn name_for(tool: &str, error: Error) -> Error {
+    if tool.starts_with("context_") { error.as_parameter() } else { error }
 }
 
 /// What a call returns. Whatever goes wrong becomes a result that the model can read.

@@ -164,6 +164,10 @@ fn a_call_has_the_same_outcome_over_stdio_and_over_http() {
     check(&[&save(r#"{"s":""#).as_bytes()[..100], b"\xff\"}}}}"].concat(), "INVALID_INPUT");
     check(save("[]").as_bytes(), "INVALID_INPUT");
     check(call(r#"{"context":{},"x":1}"#).as_bytes(), "unknown field `x`");
+    let put = call(r#"{"text":"x","tags":[18446744073709551616]}"#).replace(SAVE, "context_put");
+    check(put.as_bytes(), "INVALID_PARAMETER");
+    check(call(r#"{},"arguments":{"context":{}}"#).as_bytes(), "a tool call has a name");
+    check(call(r#"{"context":{"a":1}}"#).replace("tools/call", r"tools\u002fcall").as_bytes(), "SAVED");
     check(call("\"text\"").as_bytes(), "a tool call has a name");
     check(call("{}").replace(SAVE, "no_such_tool").as_bytes(), "-32602");
     check(br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\udfff"}}"#, "-32700");
