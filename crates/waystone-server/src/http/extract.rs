@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use waystone_core::error::IMPORTED;
 use waystone_core::id::IdempotencyKey;
@@ -253,6 +254,34 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
     }
     let taken = shrink(taken, body.len());
     Ok((body, taken))
+}
+
+/// What comes with a request that takes no body: nothing, `null`, or an object with nothing in it.
+pub(super) async fn read_nothing(mut stream: HttpBody) -> Result<(), HttpError> {
+    const HELD_BYTES_MAX: usize = 64 * 1024;
+    let (mut body, mut length) = (Vec::new(), 0);
+    let due = Instant::now() + PROGRESS_TIME;
+    while let Some(data) = next_part(&mut stream, due).await? {
+        length += data.len() as u64;
+        if body.len() <= HELD_BYTES_MAX {
+            body.extend_from_slice(&data);
+        }
+        if length > DRAIN_BYTES_MAX {
+            break;
+        }
+    }
+    let fields = match json::parse_strict(&body) {
+        _ if body.trim_ascii().is_empty() => return Ok(()),
+        Ok(Value::Object(fields)) => fields,
+        Ok(Value::Null) => return Ok(()),
+        _ => return Err(HttpError(Error::InvalidInput("this request takes no body".to_owned()))),
+    };
+    match fields.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            Err(HttpError(Error::InvalidInput(format!("unknown field `{name}`: this request takes no body"))))
+        }
+    }
 }
 
 /// A JSON body of up to `bytes_max`, in a file that only this process can read, and only until it has.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 use waystone_core::Error;
 
 use super::Http;
-use super::extract::Query;
+use super::extract::{Query, read_nothing};
 use super::reply::HttpError;
 use crate::schema;
 
@@ -45,6 +46,12 @@ struct NoQuery {}
 
 async fn without_query(Query(NoQuery {}): Query<NoQuery>, request: Request, next: Next) -> Response {
     next.run(request).await
+}
+
+async fn without_body(request: Request, next: Next) -> Result<Response, HttpError> {
+    let (parts, body) = request.into_parts();
+    read_nothing(body).await?;
+    Ok(next.run(Request::from_parts(parts, Body::empty())).await)
 }
 
 async fn name_as_parameter(response: Response) -> Response {
@@ -155,12 +162,16 @@ impl Route {
         self
     }
 
-    /// What handles it, and refuses a query if it takes none. A bad request has a name of its own in the contracts of segments and of
-    /// conversations.
+    /// What handles it, and refuses a query or a body if it takes none. A bad request has a name of its own in the contracts of segments
+    /// and of conversations.
     pub(super) fn into_handler(self) -> MethodRouter<Http> {
         let handler = match self.query {
             Some(_) => self.handler,
             None => self.handler.route_layer(middleware::from_fn(without_query)),
+        };
+        let handler = match self.body {
+            Some(_) => handler,
+            None => handler.route_layer(middleware::from_fn(without_body)),
         };
         match self.path {
             path if path.starts_with("/api/projects") => {

@@ -165,6 +165,22 @@ async fn on_a_store_that_ends_with_the_process_every_reply_says_so() {
 }
 
 #[tokio::test]
+async fn a_body_is_refused_where_none_is_taken() {
+    let c = Client::new();
+    c.harness.save("s", json!({ "n": 1 })).await;
+    let (status, reply) = c.call("DELETE", "/api/sessions/s", Some(json!({ "purge": true }))).await;
+    assert_error((status, reply.clone()), 400, "INVALID_INPUT");
+    assert_eq!(reply["error"]["message"], "unknown field `purge`: this request takes no body");
+    for body in [json!([]), json!("text"), json!("x".repeat(100_000))] {
+        assert_error(c.call("DELETE", "/api/sessions/s", Some(body)).await, 400, "INVALID_INPUT");
+    }
+    assert_eq!(c.get("/api/sessions/s").await.0, 200, "nothing was deleted");
+    for body in [None, Some(json!(null)), Some(json!({}))] {
+        assert_eq!(c.call("GET", "/api/sessions/s", body.clone()).await.0, 200, "{body:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_query_is_refused_by_the_name_of_its_field_on_every_route() {
     let c = Client::new();
     c.harness.save("s", json!({ "n": 1 })).await;
