@@ -9,6 +9,7 @@ use super::{ContextState, LIMIT_MAX, Origin, check_limit};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, ToolCallId};
+use crate::json;
 
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,7 +95,7 @@ impl ContentPart {
             if let Self::ToolResult { content, .. } = part {
                 *content = match content {
                     Value::Null => Value::String(text),
-                    _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+                    _ => json::parse_trusted(text.as_bytes()).unwrap_or(Value::String(text)),
                 };
                 return parts;
             }

@@ -6,6 +6,7 @@ use waystone_core::Error;
 use waystone_core::api::{ApprovalStatus, ContentPart, ToolCall, ToolOutcome};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{SegmentId, SessionId, ToolCallId};
+use waystone_core::json::parse_trusted;
 use waystone_core::store::{Idempotency, NewToolCall, OpenCall, Scope, Step, ToolChange};
 use waystone_core::tools::ToolOutput;
 
@@ -27,7 +28,7 @@ fn wrong(error: impl std::fmt::Display) -> super::error::DbError {
 
 fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
     let call: String = row.get(1)?;
-    let mut call: Value = serde_json::from_str(&call).map_err(wrong)?;
+    let mut call = parse_trusted(call.as_bytes()).map_err(wrong)?;
     let (status, outcome): (String, Option<String>) = (row.get(5)?, row.get(10)?);
     let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(Timestamp::from_ms));
     let approval_status = ApprovalStatus::ALL.into_iter().find(|known| known.as_str() == status);
@@ -82,7 +83,7 @@ fn read_result(db: &Connection, key: i64) -> DbResult<(Option<Value>, Option<Seg
 }
 
 fn read_answer(text: &str) -> DbResult<ToolOutput> {
-    let mut answer: Value = serde_json::from_str(text).map_err(wrong)?;
+    let mut answer = parse_trusted(text.as_bytes()).map_err(wrong)?;
     Ok(ToolOutput { is_error: answer["is_error"].as_bool().unwrap_or_default(), content: answer["content"].take() })
 }
 
@@ -204,7 +205,7 @@ fn find_tool(db: &Connection, session: i64, id: &ToolCallId) -> DbResult<String>
     );
     let call: Option<String> =
         db.prepare_cached(&sql)?.query_row(params![session, id.as_str()], |row| row.get(0)).optional()?;
-    let call: Value = serde_json::from_str(&call.unwrap_or_default()).map_err(wrong)?;
+    let call = parse_trusted(call.unwrap_or_default().as_bytes()).map_err(wrong)?;
     Ok(call["tool"].as_str().unwrap_or_default().to_owned())
 }
 
