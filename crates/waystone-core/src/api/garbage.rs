@@ -90,6 +90,9 @@ pub struct GarbageReply {
     pub estimated_tokens_freed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pruning_plan: Option<PruningPlan>,
+    /// What was described and is new was put by this operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextCall>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -98,6 +98,9 @@ pub struct UsageReply {
     pub impact_summary: Impact,
     /// How many segments could be pruned.
     pub pruning_candidates_count: u64,
+    /// What was described and is new was put by this operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextCall>,
 }

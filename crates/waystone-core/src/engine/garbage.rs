@@ -27,7 +27,7 @@ impl Engine {
         let (now, project) = (self.clock.now(), request.project_id.clone());
         let descriptors = request.context_descriptors.clone().unwrap_or_default();
         let roots = self.roots(&descriptors);
-        let told = self.put_described(scope, &project, descriptors).await?;
+        let (told, operation_id) = self.put_described(scope, &project, descriptors).await?;
         let find = FindCandidates {
             project: project.clone(),
             task: request.task_id.clone().map_or(WhichTask::Any, WhichTask::Named),
@@ -58,6 +58,7 @@ impl Engine {
             total_candidates: found.total,
             estimated_tokens_freed: found.tokens,
             pruning_plan: plan,
+            operation_id,
             next,
             warnings: self.warnings().into_iter().chain(told).collect(),
         })

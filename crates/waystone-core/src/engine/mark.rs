@@ -83,7 +83,10 @@ impl Engine {
     pub(super) async fn own_session(&self, scope: &Scope) -> Result<SessionId> {
         let own = self.store.find_own_session(scope, &self.project).await?;
         own.ok_or_else(|| {
-            Error::InvalidInput("sessionId is missing, and nothing was saved here before by the same client".to_owned())
+            Error::InvalidInput(format!(
+                "sessionId is missing, and `{}` has saved nothing in project {} without an agentId of its own; name the session",
+                scope.actor, self.project
+            ))
         })
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Outcome {
     added: u64,
     tokens_added: u64,
     elsewhere: u64,
-    operation: Option<i64>,
+    pub(super) operation: Option<i64>,
     total_bytes: u64,
     /// What was found in the texts that a client should know.
     pub(super) warnings: Vec<String>,

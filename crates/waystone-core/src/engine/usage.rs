@@ -37,7 +37,7 @@ impl Engine {
             return Err(Error::InvalidInput(format!("token_limit is {limit}, it must be from 1 to {TOKENS_MAX}")));
         }
         let roots = self.roots(&descriptors);
-        let found = self.put_described(scope, &project, descriptors).await?;
+        let (found, operation_id) = self.put_described(scope, &project, descriptors).await?;
         let which = request.task_id.map_or(WhichTask::Any, WhichTask::Named);
         let usage = self.store.sum_usage(scope, &project, &which, Some(roots)).await?;
         let metrics = self.metrics(&usage, limit);
@@ -63,6 +63,7 @@ impl Engine {
             },
             pruning_candidates_count: candidates,
             usage_metrics: metrics,
+            operation_id,
             next,
         })
     }
@@ -76,13 +77,14 @@ impl Engine {
         }
     }
 
-    /// Captures the messages and summaries that a platform describes. Returns what a client should know of them.
+    /// Captures the messages and summaries that a platform describes. Returns what a client should know of them, and by which operation
+    /// they were put.
     pub(super) async fn put_described(
         &self,
         scope: &Scope,
         project: &ProjectId,
         descriptors: Descriptors,
-    ) -> Result<Vec<String>> {
+    ) -> Result<(Vec<String>, Option<String>)> {
         let pointer = |list: &str, at: usize, field: &str| format!("/context_descriptors/{list}/{at}/{field}");
         let said = descriptors.recent_messages.into_iter().enumerate();
         let said = said.map(|(at, message)| {
@@ -95,7 +97,7 @@ impl Engine {
         });
         let texts: Vec<Text> = said.chain(told).collect();
         if texts.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         self.check_writable()?;
         if texts.len() > PutSegments::TEXTS_MAX {
@@ -103,7 +105,9 @@ impl Engine {
             return Err(Error::InvalidInput(message));
         }
         let with = PutSegments { task_id: descriptors.task_id, ..PutSegments::default() };
-        self.put_texts(scope, project, texts, with).await.map(|put| put.warnings)
+        self.put_texts(scope, project, texts, with)
+            .await
+            .map(|put| (put.warnings, put.operation.map(|seq| seq.to_string())))
     }
 
     pub(super) fn percent(&self, tokens: u64, limit: u64) -> f64 {

@@ -139,6 +139,13 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
     }
     if !found.listed.can_undo {
         let message = found.listed.how_restored().unwrap_or_else(|| match found.listed.kind.as_str() {
+            "session.marked" => {
+                let session = found.listed.data.get("sessionId").and_then(Value::as_str).unwrap_or("SESSION");
+                format!(
+                    "operation {} marked a key, which is unmarked and not undone: `waystone session unmark {session} KEY`",
+                    found.seq
+                )
+            }
             "checkpoint.saved" => {
                 format!("operation {} saved a checkpoint, which is deleted and not undone", found.seq)
             }

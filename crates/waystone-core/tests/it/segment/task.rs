@@ -39,6 +39,8 @@ async fn the_working_set_is_that_of_the_current_task() {
     let other = set_task(&h, json!({ "project_id": "q", "task_id": "a" })).await.unwrap();
     assert_eq!(other.previous_task_id, None, "each project has its own");
     assert_eq!(task_context(&h, json!({ "task_id": "none" })).await.unwrap().segment_count, 0);
+    let unknown = working_set(&h, json!({ "task_id": "none" })).await.unwrap().working_set;
+    assert_eq!((json!(unknown.task_id), unknown.last_updated), (json!("none"), None));
 }
 
 #[tokio::test]

@@ -221,6 +221,20 @@ async fn who_undoes_a_deletion_is_told_how_it_is_restored() {
     assert!(nothing.ends_with("`waystone session restore s`"), "{nothing}");
 }
 
+#[tokio::test]
+async fn who_undoes_a_mark_is_told_how_it_is_taken_away() {
+    let h = Harness::new();
+    h.try_save(json!({ "sessionId": "s", "projectId": "p", "context": { "n": 1 } })).await.unwrap();
+    let marked = json!({ "contextKey": "n", "sessionId": "s" });
+    h.engine.mark_critical(&h.scope, serde_json::from_value(marked).unwrap()).await.unwrap();
+    let operation = operations(&h, json!({})).await.unwrap().operations.remove(0).operation_id;
+    let refused = undo(&h, json!({ "project_id": "p", "operation_id": operation })).await.unwrap_err();
+    let how = format!(
+        "operation {operation} marked a key, which is unmarked and not undone: `waystone session unmark s KEY`"
+    );
+    assert_eq!(refused, Error::InvalidInput(how));
+}
+
 /// Some changes leave no trace in segments: a deletion that is done again where the text was put again meanwhile, or the making of a snapshot.
 #[tokio::test]
 async fn what_another_undo_overtook_is_not_undone_though_no_segment_tells_of_it() {

@@ -5,7 +5,7 @@ use waystone_core::Limits;
 use waystone_core::tokens::count;
 use waystone_testkit::Harness;
 
-use super::{add, add_one, pin, prune, put, set_task, stash, usage, working_set};
+use super::{add, add_one, garbage, pin, prune, put, set_task, stash, undo, usage, working_set};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -130,4 +130,17 @@ async fn what_is_described_twice_is_there_once() {
         let segment = working_set(&h, json!({ "task_id": "t" })).await.unwrap().segments.remove(0);
         assert_eq!((segment.refcount, segment.tags), (n, vec!["role:user".to_owned()]));
     }
+}
+
+#[tokio::test]
+async fn what_is_described_can_be_taken_back_by_the_operation_that_is_named() {
+    let h = Harness::new();
+    let described = |text: &str| json!({ "context_descriptors": { "segment_summaries": [{ "text": text }] } });
+    assert_eq!(usage(&h, json!({})).await.unwrap().operation_id, None, "nothing was put");
+    let operation = usage(&h, described("one")).await.unwrap().operation_id;
+    undo(&h, json!({ "operation_id": operation })).await.unwrap();
+    assert_eq!(working_set(&h, json!({})).await.unwrap().segments, []);
+    let operation = garbage(&h, described("two")).await.unwrap().operation_id;
+    undo(&h, json!({ "operation_id": operation })).await.unwrap();
+    assert_eq!(working_set(&h, json!({})).await.unwrap().segments, []);
 }

@@ -66,7 +66,8 @@ pub(crate) fn change(db: &Connection, scope: &Scope, request: &ChangeSegments) -
             Verdict::Pinned => changed.pinned.push(id),
             Verdict::To(tier, pinned) => {
                 if (tier, pinned) != (image.tier, image.pinned) {
-                    changed.tokens += image.tokens;
+                    let (was_in, is_in) = (image.tier == Tier::Working, tier == Tier::Working);
+                    changed.tokens += if was_in == is_in { 0 } else { image.tokens };
                     moves.push((image, tier, pinned, id.clone()));
                 }
                 changed.done.push(id);

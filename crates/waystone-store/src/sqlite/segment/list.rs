@@ -2,6 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, Rows, ToSql, params};
 use waystone_core::api::{SegmentFilters, Tier};
+use waystone_core::id::TaskId;
 use waystone_core::store::{Scope, SegmentPage, SelectSegments, WhichTask};
 
 use super::{COLUMNS, FROM, ProjectRow, Within, find_project, read, resolve, task_id};
@@ -64,7 +65,10 @@ struct Place {
 
 pub(crate) fn list(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResult<SegmentPage> {
     cursor::read(select.cursor.as_deref())?;
-    let Some(place) = find_place(db, scope, select)? else { return Ok(SegmentPage::default()) };
+    let Some(place) = find_place(db, scope, select)? else {
+        // Of a task that no one has used yet.
+        return Ok(SegmentPage { task: named(select).cloned(), ..SegmentPage::default() });
+    };
     // With all projects the own one comes first: its numbers are raised above all others.
     let own = match &place.project {
         Some(_) => None,
@@ -92,9 +96,17 @@ fn find_place(db: &Connection, scope: &Scope, select: &SelectSegments) -> DbResu
         return Ok(Some(Place { project: None, within: Within::Project }));
     };
     let Some(project) = find_project(db, scope, id)? else { return Ok(None) };
-    let named = select.filters.task_id.clone().map(WhichTask::Named);
+    let named = named(select).cloned().map(WhichTask::Named);
     let within = resolve(db, &project, named.as_ref().unwrap_or(&select.task))?;
     Ok(if let Within::Nothing = within { None } else { Some(Place { project: Some(project), within }) })
+}
+
+/// The task that is asked for by its id.
+fn named(select: &SelectSegments) -> Option<&TaskId> {
+    select.filters.task_id.as_ref().or(match &select.task {
+        WhichTask::Named(id) => Some(id),
+        WhichTask::Any | WhichTask::Current => None,
+    })
 }
 
 fn changed(db: &Connection, task: i64) -> DbResult<waystone_core::clock::Timestamp> {
