@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use waystone_core::api::{Hit, Segment};
 use waystone_testkit::Harness;
 
-use super::{add, add_one, ids, in_window, pin, retrieve, search, set_task, stash, working_set};
+use super::{add, add_one, ids, in_window, pin, prune, retrieve, search, set_task, stash, working_set};
 
 #[tokio::test]
 async fn with_neither_query_nor_filters_the_whole_working_set_goes_except_pins() {
@@ -86,6 +86,16 @@ async fn what_fits_best_comes_first_by_words_by_meaning_and_beside_a_match() {
     stash(&h, json!({})).await.unwrap();
     let none = search(&h, json!({ "query": "ledger", "filters": { "task_id": "u" } })).await.unwrap();
     assert!(none.segments.iter().all(|segment| segment.task_id.as_ref().is_some_and(|task| task.as_str() == "u")));
+}
+
+#[tokio::test]
+async fn only_what_leaves_the_window_frees_tokens() {
+    let h = Harness::new();
+    let added = add(&h, json!({ "texts": ["one two three", "four"] })).await;
+    let pruned = prune(&h, json!({ "segment_ids": [added[0]], "action": "stash", "confirm": true })).await.unwrap();
+    assert_eq!(pruned.tokens_freed, 3);
+    let deleted = prune(&h, json!({ "segment_ids": added, "action": "delete", "confirm": true })).await.unwrap();
+    assert_eq!((deleted.pruned_segments.len(), deleted.tokens_freed), (2, 1), "the first had left before");
 }
 
 #[tokio::test]
