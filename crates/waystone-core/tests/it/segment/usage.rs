@@ -137,10 +137,10 @@ async fn what_is_described_can_be_taken_back_by_the_operation_that_is_named() {
     let h = Harness::new();
     let described = |text: &str| json!({ "context_descriptors": { "segment_summaries": [{ "text": text }] } });
     assert_eq!(usage(&h, json!({})).await.unwrap().operation_id, None, "nothing was put");
-    let operation = usage(&h, described("one")).await.unwrap().operation_id;
+    let operation = usage(&h, described("one")).await.unwrap().operation_id.unwrap();
     undo(&h, json!({ "operation_id": operation })).await.unwrap();
     assert_eq!(working_set(&h, json!({})).await.unwrap().segments, []);
-    let operation = garbage(&h, described("two")).await.unwrap().operation_id;
+    let operation = garbage(&h, described("two")).await.unwrap().operation_id.unwrap();
     undo(&h, json!({ "operation_id": operation })).await.unwrap();
     assert_eq!(working_set(&h, json!({})).await.unwrap().segments, []);
 }

@@ -41,20 +41,6 @@ async fn the_users_last_request_is_whole_in_the_view_when_it_fits() {
 }
 
 #[tokio::test]
-async fn the_users_last_request_is_whole_wherever_in_a_value_it_stands() {
-    let h = Harness::new();
-    let request = "please rename the column in migrations/0007_users.sql\nand say which index\nis built again, by hand";
-    let mut messages = vec![json!({ "role": "user", "content": request })];
-    messages.extend((0..8).map(|n| json!({ "role": "assistant", "content": lines(20, &format!("tool{n}")) })));
-    let context = json!({ "debugLog": lines(60, "log"), "chat": { "turns": { "messages": messages } } });
-    for strategy in ["auto", "structural", "extractive"] {
-        let view = compress(&h, json!({ "context": context, "ratio": 12, "strategy": strategy })).await.unwrap();
-        let seen = view.context["chat"]["turns"]["messages"].as_array().unwrap();
-        assert!(seen.contains(&messages[0]), "{strategy}: {seen:?}");
-    }
-}
-
-#[tokio::test]
 async fn what_is_ephemeral_is_shortened_before_what_is_important() {
     let h = Harness::new();
     let context = json!({ "debugLog": lines(60, "log"), "reasoning": lines(60, "plan") });
@@ -366,6 +352,11 @@ async fn the_last_request_is_there_beside_any_number_of_short_keys() {
     }
     let view = compress(&h, json!({ "context": context, "ratio": 3 })).await.unwrap();
     assert_eq!(view.context["messages"], context["messages"]);
+
+    let messages = context["messages"].take();
+    context["messages"] = json!({ "turns": { "said": messages } });
+    let view = compress(&h, json!({ "context": context, "ratio": 3 })).await.unwrap();
+    assert_eq!(view.context["messages"], context["messages"], "wherever in a value it stands");
 }
 
 #[tokio::test]

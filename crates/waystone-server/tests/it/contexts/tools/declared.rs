@@ -58,7 +58,7 @@ async fn an_answer_may_be_anything_that_json_can_say() {
         json!(""),
         json!("żółć \u{0}"),
         json!([1, { "a": [null] }]),
-        (0..127).fold(json!(1), |inner, _| json!([inner])),
+        (0..130).fold(json!(1), |inner, _| json!([inner])),
     ] {
         let desk = Desk::new().await;
         let (context, mut events) = looking(&desk).await;
