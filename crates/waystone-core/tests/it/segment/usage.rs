@@ -101,7 +101,7 @@ async fn from_sixty_percent_on_it_warns_and_says_what_to_call() {
             assert_eq!((&call["tool"], &call["arguments"]["project_id"]), (&json!("context_gc_analyze"), &json!("p")));
             let mut arguments: Value = call["arguments"].clone();
             arguments["limit"] = json!(5);
-            let plan = super::garbage(&h, arguments).await.unwrap().pruning_plan.unwrap();
+            let plan = garbage(&h, arguments).await.unwrap().pruning_plan.unwrap();
             assert_eq!(plan.segment_count, 1, "what it says can be called");
         }
     }
