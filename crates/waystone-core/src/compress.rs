@@ -17,14 +17,18 @@ use serde_json::{Map, Value};
 
 use crate::api::{Class, Strategy, Weights};
 use crate::classify::Verdict;
-use crate::survive::Talk;
+use crate::survive::request_of;
 use crate::tokens::{Counts, count, spread};
 use shorten::Pieces;
 
-/// What stands around a single item of a list: its brackets and the marks for what was left out.
-const MARKS_TOKENS: usize = 16;
 /// How often a view is made until it fits.
 const ROUNDS_MAX: usize = 64;
+/// What is left over is given out if it is at least such a part of what there was, 1 in so many.
+const LEFT_OVER_SHARE: usize = 32;
+/// So many keys are tried with what is left over.
+const LEFT_OVER_TRIES: usize = 16;
+/// What is left over is too little for a part of a key below that.
+const LEFT_OVER_MIN: usize = 8;
 
 /// What a view is made from.
 #[derive(Debug)]
@@ -92,7 +96,7 @@ struct Loose<'a> {
     tokens: usize,
     /// Of these, what is not the value.
     key_tokens: usize,
-    /// What the user's last request in it takes.
+    /// What the user's last request in it takes, as a member.
     reserved: usize,
     allotted: usize,
     /// The value in pieces, once it must be shortened.
@@ -100,14 +104,19 @@ struct Loose<'a> {
 }
 
 impl Loose<'_> {
-    /// What of the value goes into what was allotted.
-    fn fit(&mut self, request: &Request<'_>) -> Option<Value> {
-        if self.allotted >= self.tokens {
-            return Some(self.value.clone());
-        }
-        let room = self.allotted.checked_sub(self.key_tokens).filter(|room| *room > 0)?;
+    fn pieces(&mut self, request: &Request<'_>) -> &Pieces {
         let cut = || Pieces::cut(self.value, request.strategy != Strategy::Structural, request.goal);
-        self.pieces.get_or_insert_with(cut).within(room)
+        self.pieces.get_or_insert_with(cut)
+    }
+
+    /// What of the value goes into `room`, and how much that takes as a member.
+    fn fit(&mut self, request: &Request<'_>, room: usize) -> Option<(Value, usize)> {
+        if room >= self.tokens {
+            return Some((self.value.clone(), self.tokens));
+        }
+        let key_tokens = self.key_tokens;
+        let room = room.checked_sub(key_tokens).filter(|room| *room > 0)?;
+        self.pieces(request).within(room).map(|(value, tokens)| (value, tokens + key_tokens))
     }
 }
 
@@ -126,11 +135,7 @@ pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
             Class::Critical => fixed += tokens,
             class => {
                 let key_tokens = count(&format!(",{}:", Value::from(key.as_str())));
-                let reserved = match request_tokens(value) {
-                    0 => 0,
-                    request => request + key_tokens + MARKS_TOKENS,
-                };
-                loose.push(Loose { key, value, class, tokens, key_tokens, reserved, allotted: 0, pieces: None });
+                loose.push(Loose { key, value, class, tokens, key_tokens, reserved: 0, allotted: 0, pieces: None });
             }
         }
     }
@@ -145,7 +150,7 @@ pub fn compress(request: &Request<'_>, counts: &Counts) -> Compressed {
 
 /// The most telling lines of a text, in at most so many tokens; `None` if not even one fits.
 pub fn extract(text: &str, tokens_max: usize) -> Option<String> {
-    match Pieces::cut(&Value::from(text), true, None).within(tokens_max)? {
+    match Pieces::cut(&Value::from(text), true, None).within(tokens_max)?.0 {
         Value::String(best) => Some(best),
         _ => None,
     }
@@ -183,24 +188,6 @@ fn fates(request: &Request<'_>, members: &[usize], view: &Map<String, Value>) ->
     fates
 }
 
-/// The user's last request, where a value is a list of messages.
-pub(crate) fn request_of(value: &Value) -> Option<&Value> {
-    let items = value.as_array()?;
-    items.get(Talk::of(items).request?)
-}
-
-/// What the user asked for last takes, wherever in a value it stands.
-fn request_tokens(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => match Talk::of(items).request {
-            Some(at) => count(&items[at].to_string()),
-            None => items.iter().map(request_tokens).sum(),
-        },
-        Value::Object(map) => map.values().map(request_tokens).sum(),
-        _ => 0,
-    }
-}
-
 fn count_map(map: &Map<String, Value>) -> usize {
     count(&write(map).0)
 }
@@ -215,6 +202,7 @@ impl View<'_> {
     /// Spends `spare` tokens on what is not critical, measures, and mends what the parts did not add up to. With nothing to spare
     /// what is critical is left, whatever it takes.
     fn fit(mut self, mut spare: usize) -> (Map<String, Value>, usize) {
+        self.reserve();
         let budget = self.tokens_max;
         let is_wanted = |key: &&Loose<'_>| !(self.request.drops_ephemeral && key.class == Class::Ephemeral);
         let needed: usize = self.loose.iter().filter(is_wanted).map(|key| key.tokens).sum();
@@ -235,7 +223,7 @@ impl View<'_> {
             if is_more {
                 good = Some((context, tokens));
             }
-            if !is_more || spare == 0 || spare >= needed || left * 32 < budget {
+            if !is_more || spare == 0 || spare >= needed || left * LEFT_OVER_SHARE < budget {
                 break;
             }
             spare += left;
@@ -247,24 +235,83 @@ impl View<'_> {
         })
     }
 
+    /// Finds out what the user's last requests take. One in what is EPHEMERAL counts where there is no other.
+    fn reserve(&mut self) {
+        let asks = |key: &Loose<'_>, is_ephemeral| {
+            (key.class == Class::Ephemeral) == is_ephemeral && request_of(key.value).is_some()
+        };
+        let is_ephemeral = !self.loose.iter().any(|key| asks(key, false));
+        if is_ephemeral && self.request.drops_ephemeral {
+            return;
+        }
+        for key in self.loose.iter_mut().filter(|key| asks(key, is_ephemeral)) {
+            let tokens = key.pieces(self.request).request_tokens();
+            key.reserved = if tokens == 0 { 0 } else { (tokens + key.key_tokens).min(key.tokens) };
+            if key.reserved == key.tokens {
+                key.pieces = None;
+            }
+        }
+    }
+
     /// The view with about `spare` tokens of what is not critical.
     fn spend(&mut self, spare: usize) -> Map<String, Value> {
         self.allot(spare);
         let request = self.request;
-        let mut loose = self.loose.iter_mut().peekable();
-        let members = request.context.iter().filter_map(|(key, value)| match loose.next_if(|loose| loose.key == key) {
-            None => Some((key.clone(), value.clone())),
-            Some(loose) => Some((key.clone(), loose.fit(request)?)),
-        });
+        let mut shown: Vec<Option<(Value, usize)>> = Vec::with_capacity(self.loose.len());
+        shown.extend(self.loose.iter_mut().map(|key| key.fit(request, key.allotted)));
+        let spent: usize = shown.iter().flatten().map(|(_, tokens)| tokens).sum();
+        let left = spare.saturating_sub(spent);
+        if left * LEFT_OVER_SHARE >= spare {
+            self.give_left_over(left, &mut shown);
+        }
+        let mut loose = self.loose.iter().zip(shown).peekable();
+        let members =
+            request.context.iter().filter_map(|(key, value)| match loose.next_if(|(loose, _)| loose.key == key) {
+                None => Some((key.clone(), value.clone())),
+                Some((_, shown)) => Some((key.clone(), shown?.0)),
+            });
         members.collect()
     }
 
-    /// Gives what the user asked for last what it takes, and divides the rest of `spare` among the classes, and each part among the
+    /// Gives what shares were too small to use, class by class: to as many keys of which nothing is shown as have room as a whole, the newer
+    /// first, then to parts of those, and then to more of what is shown in part.
+    fn give_left_over(&mut self, mut left: usize, shown: &mut [Option<(Value, usize)>]) {
+        let class = |at: usize| self.loose[at].class;
+        let mut out: Vec<usize> = (0..shown.len()).rev().collect();
+        out.retain(|at| !(self.request.drops_ephemeral && class(*at) == Class::Ephemeral));
+        out.sort_by_key(|at| (class(*at), shown[*at].is_some()));
+        let classes: Vec<Vec<usize>> =
+            out.chunk_by(|one, other| class(*one) == class(*other)).map(<[_]>::to_vec).collect();
+        let mut tries = LEFT_OVER_TRIES;
+        for of_class in classes {
+            for at in &of_class {
+                if shown[*at].is_none() && self.loose[*at].tokens <= left {
+                    left -= self.loose[*at].tokens;
+                    shown[*at] = self.loose[*at].fit(self.request, usize::MAX);
+                }
+            }
+            for at in of_class {
+                let before = shown[at].as_ref().map_or(0, |(_, tokens)| *tokens);
+                if left < LEFT_OVER_MIN || tries == 0 || before == self.loose[at].tokens {
+                    continue;
+                }
+                tries -= 1;
+                let more = self.loose[at].fit(self.request, before + left);
+                if let Some((value, tokens)) = more.filter(|(_, tokens)| *tokens > before) {
+                    left -= (tokens - before).min(left);
+                    shown[at] = Some((value, tokens));
+                }
+            }
+        }
+    }
+
+    /// Gives what the user asked for last what it takes, of several in a class the newest first, and divides the rest of `spare` among the classes, and each part among the
     /// class's keys.
     fn allot(&mut self, mut spare: usize) {
-        for key in &mut self.loose {
-            let is_out = self.request.drops_ephemeral && key.class == Class::Ephemeral;
-            key.allotted = if is_out { 0 } else { key.reserved.min(key.tokens).min(spare) };
+        let mut asked: Vec<&mut Loose<'_>> = self.loose.iter_mut().rev().collect();
+        asked.sort_by_key(|key| key.class);
+        for key in asked {
+            key.allotted = if key.reserved <= spare { key.reserved } else { 0 };
             spare -= key.allotted;
         }
         let weights = self.request.weights;

@@ -7,9 +7,9 @@
 use serde_json::Value;
 
 use crate::api::Origin;
-use crate::compress::{extract, request_of};
+use crate::compress::extract;
 use crate::prose::{NOTICE, entry, fence};
-use crate::survive::{anchor_lines, lines_of};
+use crate::survive::{anchor_lines, lines_of, request_of};
 use crate::tokens;
 
 /// Words that a token makes, about, in percent.

@@ -88,7 +88,7 @@ pub(crate) struct Talk {
     /// Some items are messages.
     is_talk: bool,
     /// The last message of the user.
-    pub(crate) request: Option<usize>,
+    request: Option<usize>,
 }
 
 impl Talk {
@@ -101,6 +101,28 @@ impl Talk {
     pub(crate) fn speaker(self, item: &Value, of_list: Option<Speaker>) -> Option<Speaker> {
         if self.is_talk { speaker(item) } else { of_list }
     }
+}
+
+/// What the user asked for last: a message of the newest conversation in a value, wherever that stands. Inside of a message no other
+/// conversation counts.
+pub(crate) fn request_of(value: &Value) -> Option<&Value> {
+    path_to_request(value)?.first().copied()
+}
+
+/// The same, and all that it stands in, from the inside to the outside.
+pub(crate) fn path_to_request(value: &Value) -> Option<Vec<&Value>> {
+    let mut path = match value {
+        Value::Array(items) => match Talk::of(items).request {
+            Some(at) => vec![&items[at]],
+            None if items.iter().any(|item| speaker(item).is_some()) => return None,
+            // Nobody speaks here whom we know: the items may be tickets with an author each, and conversations inside.
+            None => items.iter().rev().find_map(path_to_request)?,
+        },
+        Value::Object(map) => map.values().rev().find_map(path_to_request)?,
+        _ => return None,
+    };
+    path.push(value);
+    Some(path)
 }
 
 fn speaker(item: &Value) -> Option<Speaker> {
@@ -161,7 +183,7 @@ pub fn check(
 /// The lines under a key that matter, each once.
 fn anchors_of(value: &Value) -> HashSet<String> {
     let mut found = Found::default();
-    found.read(value, Some(Speaker::User), false);
+    found.read(value, Some(Speaker::User), request_of(value), false);
     found.anchors.extend(found.error);
     found.anchors.extend(found.files.into_values());
     found.anchors.remove("");
@@ -179,19 +201,21 @@ struct Found {
 
 impl Found {
     /// `speaker` says it; what is no message was written down to be kept, and counts as if the user had said it.
-    fn read(&mut self, value: &Value, speaker: Option<Speaker>, is_request: bool) {
+    fn read(&mut self, value: &Value, speaker: Option<Speaker>, request: Option<&Value>, is_request: bool) {
+        let is_request = is_request || request.is_some_and(|request| std::ptr::eq(request, value));
         match value {
             Value::String(text) => text.lines().for_each(|line| self.read_line(line, speaker, is_request)),
             Value::Array(items) => {
                 let talk = Talk::of(items);
-                for (at, item) in items.iter().enumerate() {
-                    self.read(item, talk.speaker(item, speaker), is_request || talk.request == Some(at));
+                for item in items {
+                    self.read(item, talk.speaker(item, speaker), request, is_request);
                 }
             }
             // Who says it and which it is are no lines.
             Value::Object(map) => {
                 let is_text = |key: &str| !ROLES.contains(&key) && !matches!(key, "id" | "type" | "name");
-                map.iter().filter(|(key, _)| is_text(key)).for_each(|(_, value)| self.read(value, speaker, is_request));
+                let texts = map.iter().filter(|(key, _)| is_text(key));
+                texts.for_each(|(_, value)| self.read(value, speaker, request, is_request));
             }
             _ => {}
         }

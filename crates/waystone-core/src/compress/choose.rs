@@ -38,7 +38,15 @@ struct Chooser<'a> {
     spent: f32,
 }
 
-pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize) -> Choice {
+/// What the user asked for last, and nothing else; `None` if nothing is asked for.
+pub(super) fn only_request(cut: &Cut) -> Option<Choice> {
+    let is_chosen: Vec<bool> = cut.units.iter().map(|unit| unit.is_request).collect();
+    is_chosen.contains(&true).then_some(Choice { is_chosen })
+}
+
+/// As much as about `tokens_max` tokens hold. What the user asked for last is chosen in any case if `request_tokens` are given: so many it
+/// takes alone.
+pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize, request_tokens: Option<usize>) -> Choice {
     let choice = Choice { is_chosen: vec![false; cut.units.len()] };
     let mut chooser = Chooser {
         cut,
@@ -49,7 +57,7 @@ pub(super) fn choose(cut: &Cut, worths: &[f32], tokens_max: usize) -> Choice {
         spent: 0.0,
     };
     let budget = tokens_max as f32;
-    chooser.take_request(budget);
+    chooser.take_request(budget, request_tokens);
     chooser.take_anchors(budget * ANCHOR_SHARE, budget);
     chooser.take_newest(budget * NEWEST_SHARE);
     chooser.take_best(budget);
@@ -79,18 +87,16 @@ impl Ord for Candidate {
 }
 
 impl Chooser<'_> {
-    /// The user's last request, whole if it fits, else as much of it as does. What it takes as a whole is known; its parts one by one are
-    /// estimated at more.
-    fn take_request(&mut self, budget: f32) {
-        let whole = self.cut.request_tokens as f32 + 2.0 * HALF_MARK_TOKENS;
-        let is_whole = whole <= budget;
+    /// The user's last request, whole if it is known what that takes, else as much of it as fits. Its parts one by one are estimated at
+    /// more.
+    fn take_request(&mut self, budget: f32, whole: Option<usize>) {
         for unit in 0..self.cut.units.len() {
-            if self.cut.units[unit].is_request && (is_whole || self.spent + self.cost(unit) <= budget) {
+            if self.cut.units[unit].is_request && (whole.is_some() || self.spent + self.cost(unit) <= budget) {
                 self.take(unit);
             }
         }
-        if is_whole {
-            self.spent = self.spent.min(whole);
+        if let Some(tokens) = whole {
+            self.spent = self.spent.min(tokens as f32);
         }
     }
 

@@ -24,11 +24,16 @@ pub(super) fn cut(text: &str) -> (Vec<Piece>, bool) {
     if let Some(pieces) = cut_json(text) {
         return (pieces, true);
     }
+    (cut_lines(text), false)
+}
+
+/// Cuts a text into pieces that make the same text again.
+pub(super) fn cut_lines(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for line in text.split('\n') {
         cut_line(line, &mut pieces);
     }
-    (pieces, false)
+    pieces
 }
 
 fn cut_line(line: &str, pieces: &mut Vec<Piece>) {

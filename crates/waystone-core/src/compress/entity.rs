@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 use crate::survive::Speaker;
 
@@ -43,20 +44,22 @@ pub(super) struct Entities {
 
 /// Where a piece of text stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Place<'a> {
     /// Which item of an array, or which line.
     pub(super) number: usize,
     /// From 0, the oldest, to 1.
     pub(super) recency: f32,
     /// The agent or the user; nobody where a tool printed it.
     pub(super) speaker: Option<Speaker>,
-    /// In the user's last request.
+    /// What the user asked for last, if it is in the value, and all that it stands in.
+    pub(super) asked: &'a [&'a Value],
+    /// In that.
     pub(super) is_request: bool,
 }
 
 impl Entities {
     /// The entities of `text`, each once.
-    pub(super) fn read(&mut self, text: &str, place: Place) -> Vec<EntityId> {
+    pub(super) fn read(&mut self, text: &str, place: Place<'_>) -> Vec<EntityId> {
         let mut found = Vec::new();
         self.texts += 1;
         for whole in ENTITY.find_iter(text) {
@@ -68,7 +71,7 @@ impl Entities {
         found
     }
 
-    fn add(&mut self, name: &str, place: Place, found: &mut Vec<EntityId>) {
+    fn add(&mut self, name: &str, place: Place<'_>, found: &mut Vec<EntityId>) {
         let worth = worth(name);
         if worth == 0.0 {
             return;

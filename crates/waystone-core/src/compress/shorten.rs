@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::choose::{Choice, choose};
+use super::choose::{Choice, choose, only_request};
 use super::unit::{Cut, Form, Member, Node, Unit};
 use crate::tokens::count;
 
@@ -19,6 +19,8 @@ pub(super) struct Pieces {
     root: Node,
     cut: Cut,
     worths: Vec<f32>,
+    /// What the user's last request takes alone, with all that it stands in; 0 if there is none.
+    request_tokens: usize,
 }
 
 impl Pieces {
@@ -26,22 +28,29 @@ impl Pieces {
     pub(super) fn cut(value: &Value, lines: bool, goal: Option<&str>) -> Self {
         let (cut, root) = Cut::read(value, lines);
         let worths = cut.entities.worths(goal);
-        Self { root, cut, worths }
+        let request = only_request(&cut).and_then(|choice| render(&root, &cut.units, &choice));
+        let request_tokens = request.map_or(0, |request| count(&request.to_string()));
+        Self { root, cut, worths, request_tokens }
     }
 
-    /// The most of it that fits into `tokens_max`; `None` if nothing does.
-    pub(super) fn within(&self, tokens_max: usize) -> Option<Value> {
+    pub(super) fn request_tokens(&self) -> usize {
+        self.request_tokens
+    }
+
+    /// The most of it that fits into `tokens_max`, and how many that takes; `None` if nothing does.
+    pub(super) fn within(&self, tokens_max: usize) -> Option<(Value, usize)> {
+        let request = Some(self.request_tokens).filter(|tokens| (1..=tokens_max).contains(tokens));
         // What units cost in their places is an estimate: it is corrected by what they cost together.
         let (mut best, mut good, mut too_much) = (None, 0, None);
         let (mut estimate, mut tries) = (tokens_max, 0);
         while best.is_none() || tries < TRIES {
             tries += 1;
-            let choice = choose(&self.cut, &self.worths, estimate);
+            let choice = choose(&self.cut, &self.worths, estimate, request);
             let Some(shortened) = render(&self.root, &self.cut.units, &choice) else { break };
             let tokens = count(&shortened.to_string());
             let fits = tokens <= tokens_max;
             if fits {
-                (best, good) = (Some(shortened), estimate);
+                (best, good) = (Some((shortened, tokens)), estimate);
             } else {
                 too_much = Some(estimate);
             }
@@ -153,7 +162,7 @@ mod tests {
         let sentence = |n: usize| format!("The module {n} reads file_{n}.rs and writes what it found to table_{n}. ");
         let text: String = (0..200).map(sentence).collect();
         for tokens in [60, 100, 300] {
-            let shortened = Pieces::cut(&Value::from(text.trim()), true, None).within(tokens).unwrap();
+            let shortened = Pieces::cut(&Value::from(text.trim()), true, None).within(tokens).unwrap().0;
             let lines: Vec<&str> = shortened.as_str().unwrap().lines().collect();
             assert!(lines.contains(&"⋯"), "{shortened}");
             lines.iter().filter(|line| **line != "⋯").for_each(|line| assert!(text.contains(line), "{line:?}"));
@@ -163,7 +172,7 @@ mod tests {
     #[test]
     fn lines_that_are_left_out_are_counted_where_they_stood() {
         let lines: Vec<String> = (0..40).map(|n| format!("step {n} of the build has compiled crate_{n}")).collect();
-        let shortened = Pieces::cut(&Value::from(lines.join("\n")), true, None).within(80).unwrap();
+        let shortened = Pieces::cut(&Value::from(lines.join("\n")), true, None).within(80).unwrap().0;
         let mut at = 0;
         for line in shortened.as_str().unwrap().lines() {
             match line.strip_prefix('⋯') {

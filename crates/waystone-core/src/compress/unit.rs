@@ -4,21 +4,23 @@
 //! put together in again.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::cut::{WORDS_MIN, cut, word_count};
+use super::cut::{WORDS_MIN, cut, cut_lines, word_count};
 use super::entity::{Entities, EntityId, Place};
-use super::request_tokens;
-use crate::survive::{Anchor, Speaker, Talk, anchor, changed_file};
+use crate::survive::{Anchor, Speaker, Talk, anchor, changed_file, path_to_request};
 use crate::tokens::{count, spread};
 
 /// A value up to this length as JSON is one unit.
 const WHOLE_MAX: usize = 120;
 /// A member of an object that is this short stands for the object: `role`, `id`, `path`.
 const LABEL_MAX: usize = 48;
-/// No more of a value is looked at, from its end: what is older is left out.
+/// So many members stand for an object: what many of them take would be in the way of what they stand for.
+const LABELS_MAX: usize = 16;
+/// No more of a value is looked at, from its end: what is older is left out, but for the user's last request.
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// From so many lines on, which differ only in their numbers, those in the middle are worth less.
 const TEMPLATE_MIN: usize = 8;
@@ -91,50 +93,52 @@ pub(super) struct Cut {
     pub(super) entities: Entities,
     /// Items that are mostly JSON: nothing of them is kept for being new.
     pub(super) dense: HashSet<usize>,
-    /// What the user's last request takes as a whole.
-    pub(super) request_tokens: usize,
     items: usize,
-    /// How many bytes are still looked at.
-    bytes_left: usize,
+    /// How many bytes are still too old to be looked at, as [`bytes_of`] counts them.
+    old_bytes: usize,
 }
 
 impl Cut {
     /// Takes a value apart. `lines` says that texts are cut inside.
     pub(super) fn read(value: &Value, lines: bool) -> (Self, Node) {
-        let request_tokens = request_tokens(value);
-        let mut cut = Self { bytes_left: TEXT_BYTES_MAX, request_tokens, ..Self::default() };
-        let root = cut.read_root(value, lines);
+        let mut cut = Self { old_bytes: bytes_of(value).saturating_sub(TEXT_BYTES_MAX), ..Self::default() };
+        let asked = path_to_request(value).unwrap_or_default();
+        let root = cut.read_root(value, Place { asked: &asked, ..WRITTEN }, lines);
         cut.count_tokens();
         cut.mark_repeats();
         cut.fold_templates();
         (cut, root)
     }
 
-    fn read_root(&mut self, value: &Value, lines: bool) -> Node {
+    fn read_root(&mut self, value: &Value, place: Place<'_>, lines: bool) -> Node {
         self.frames.push(Frame { parent: None, tokens: 2 });
         match value {
             Value::Array(items) => {
                 self.items = items.len();
-                let (first, talk) = (first_of_newest(items), Talk::of(items));
+                let talk = Talk::of(items);
                 let nodes = items.iter().enumerate().map(|(number, item)| {
                     let recency = (number + 1) as f32 / items.len() as f32;
-                    let place = Place { number, recency, ..WRITTEN }.within(talk, number, item);
-                    if number < first && !place.is_request {
-                        return Node::List(Vec::new());
-                    }
-                    self.read_node(item, 0, place, lines)
+                    self.read_node(item, 0, Place { number, recency, ..place }.within(talk, item), lines)
                 });
                 Node::List(nodes.collect())
             }
-            Value::String(text) => self.read_text(text, 0, WRITTEN, lines),
+            Value::String(text) => self.read_text(text, 0, place, lines),
             other => {
                 self.items = 1;
-                self.read_members(other, 0, WRITTEN, lines)
+                self.read_members(other, 0, place, lines)
             }
         }
     }
 
-    fn read_node(&mut self, value: &Value, parent: usize, place: Place, lines: bool) -> Node {
+    fn read_node(&mut self, value: &Value, parent: usize, mut place: Place<'_>, lines: bool) -> Node {
+        let has_request = place.has_request(value);
+        if self.old_bytes > 0 && !has_request {
+            let bytes = bytes_of(value);
+            if bytes <= self.old_bytes {
+                self.old_bytes -= bytes;
+                return Node::List(Vec::new());
+            }
+        }
         match value {
             Value::String(text) if text.len() > WHOLE_MAX && lines => {
                 let frame = self.open(parent, 1);
@@ -142,6 +146,8 @@ impl Cut {
             }
             Value::Array(_) | Value::Object(_) if !is_short(value) => self.read_members(value, parent, place, lines),
             _ => {
+                self.old_bytes = self.old_bytes.saturating_sub(bytes_of(value));
+                place.is_request = has_request;
                 let at = self.add(value.to_string(), parent, place, Form::Json);
                 // `{"role":"user","content":"yes"}` says one word, not four.
                 self.units[at].is_bare |= place.speaker.is_some() && longest(value) < WORDS_MIN;
@@ -150,13 +156,14 @@ impl Cut {
         }
     }
 
-    fn read_members(&mut self, value: &Value, parent: usize, place: Place, lines: bool) -> Node {
+    fn read_members(&mut self, value: &Value, parent: usize, place: Place<'_>, lines: bool) -> Node {
         match value {
             Value::Array(items) => {
                 let frame = self.open(parent, 3);
                 let talk = Talk::of(items);
-                let read = |(at, item)| self.read_node(item, frame, place.within(talk, at, item), lines);
-                Node::List(items.iter().enumerate().map(read).collect())
+                Node::List(
+                    items.iter().map(|item| self.read_node(item, frame, place.within(talk, item), lines)).collect(),
+                )
             }
             Value::Object(map) => {
                 let label = |value: &Value| match value {
@@ -169,12 +176,16 @@ impl Cut {
                 let labels: Map<String, Value> = map
                     .iter()
                     .filter(|(_, value)| has_labels && label(value))
+                    .take(LABELS_MAX)
                     .map(|(k, v)| (k.clone(), v.clone()))
                     .collect();
                 let frame = self.open(parent, count(&Value::from(labels.clone()).to_string()) + 1);
                 let members = map.iter().map(|(key, value)| {
                     let member = match labels.contains_key(key) {
-                        true => Member::Label(value.clone()),
+                        true => {
+                            self.old_bytes = self.old_bytes.saturating_sub(bytes_of(value));
+                            Member::Label(value.clone())
+                        }
                         false => {
                             let inner = self.open(frame, count(key) + 1);
                             Member::Node(self.read_node(value, inner, place, lines))
@@ -188,16 +199,19 @@ impl Cut {
         }
     }
 
-    fn read_text(&mut self, text: &str, parent: usize, place: Place, lines: bool) -> Node {
+    fn read_text(&mut self, text: &str, parent: usize, place: Place<'_>, lines: bool) -> Node {
         let first = self.units.len();
         if !lines {
             self.add(text.to_owned(), parent, place, Form::Line);
             return Node::Text(first..self.units.len(), 0);
         }
-        let start = text.len().saturating_sub(self.bytes_left);
-        let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        self.bytes_left -= text.len() - start;
-        let (pieces, is_json) = cut(&text[start..]);
+        let start = if place.is_request { text.len().saturating_sub(TEXT_BYTES_MAX) } else { self.old_bytes };
+        let start = (start..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        self.old_bytes = self.old_bytes.saturating_sub(text.len());
+        let (pieces, is_json) = match place.is_request {
+            true => (cut_lines(&text[start..]), false),
+            false => cut(&text[start..]),
+        };
         let is_root = self.items == 0;
         let total = pieces.len();
         if is_json {
@@ -221,7 +235,7 @@ impl Cut {
         self.frames.len() - 1
     }
 
-    fn add(&mut self, text: String, parent: usize, place: Place, form: Form) -> usize {
+    fn add(&mut self, text: String, parent: usize, place: Place<'_>, form: Form) -> usize {
         let anchor = anchor(&text, place.speaker);
         let mut factor = 0.6 + 0.4 * place.recency;
         if place.speaker.is_some() {
@@ -275,7 +289,9 @@ impl Cut {
             });
             // A file that is shown again has its lines under other numbers.
             let text = unit.text.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
-            unit.is_repeat = !seen.insert(text.trim_start_matches([':', '|']).trim().to_owned());
+            let text = text.trim_start_matches([':', '|']).trim();
+            // A number is no line without its number.
+            unit.is_repeat = !seen.insert(if text.is_empty() { unit.text.trim() } else { text }.to_owned());
         }
     }
 
@@ -296,25 +312,30 @@ impl Cut {
 }
 
 /// Where what was written down stands that is no message: it counts as if the user had said it.
-const WRITTEN: Place = Place { number: 0, recency: 1.0, speaker: Some(Speaker::User), is_request: false };
+const WRITTEN: Place<'_> =
+    Place { number: 0, recency: 1.0, speaker: Some(Speaker::User), asked: &[], is_request: false };
 
-impl Place {
+impl Place<'_> {
     /// The place of an item of a list that stands here.
-    fn within(self, talk: Talk, at: usize, item: &Value) -> Self {
-        let is_request = self.is_request || talk.request == Some(at);
+    fn within(self, talk: Talk, item: &Value) -> Self {
+        let is_request = self.is_request || self.asked.first().is_some_and(|request| std::ptr::eq(*request, item));
         Self { speaker: talk.speaker(item, self.speaker), is_request, ..self }
+    }
+
+    /// Whether a value that stands here is in the user's last request, is that, or has it inside.
+    fn has_request(self, value: &Value) -> bool {
+        self.is_request || self.asked.iter().any(|around| std::ptr::eq(*around, value))
     }
 }
 
-/// Items before this one are too old to be looked at. The newest always is.
-fn first_of_newest(items: &[Value]) -> usize {
-    let mut bytes = 0;
-    let too_old = items.iter().rposition(|item| {
-        let is_over = bytes > TEXT_BYTES_MAX;
-        bytes += item.to_string().len();
-        is_over
-    });
-    too_old.map_or(0, |at| at + 1)
+/// What there is to read in a value: its texts, and something for all else that stands for itself.
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes_of).sum(),
+        Value::Object(map) => map.values().map(bytes_of).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
 }
 
 /// A line with its numbers taken out.
@@ -329,8 +350,9 @@ fn template(line: &str) -> String {
     template
 }
 
+/// Whether a value has up to [`WHOLE_MAX`] bytes as JSON; no more of it is written to see that.
 fn is_short(value: &Value) -> bool {
-    value.to_string().len() <= WHOLE_MAX
+    serde_json::to_writer(io::Cursor::new([0; WHOLE_MAX].as_mut_slice()), value).is_ok()
 }
 
 /// Up to [`WORDS_MIN`] words of the text in `value` that has most.

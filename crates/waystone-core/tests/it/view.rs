@@ -1,6 +1,7 @@
 //! Views: whatever the context, the marks and the budget, what matters is in view and the rest one call away.
 
 mod example;
+mod request;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -334,4 +335,20 @@ fn a_view_of_a_checkpoint_changes_nothing_that_is_stored() {
         assert_eq!(h.list(json!({ "sessionId": session })).await, listed);
         assert_eq!(h.engine.status(&h.scope).await.unwrap().total_size_bytes, size);
     });
+}
+
+/// Lines that differ and say something, so that each is worth about the same.
+fn lines(count: usize, about: &str) -> String {
+    (0..count)
+        .map(|n| format!("{about} step {n} reads file_{n}.rs and writes {about}_{n}.out"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A view that has at least four fifths of the tokens that it may have.
+async fn filled(h: &Harness, context: &Value, ratio: f64) -> View {
+    let view = compress(h, json!({ "context": context, "ratio": ratio })).await.unwrap();
+    let (tokens, most) = (view.report.tokens_after as f64, view.report.tokens_before as f64 / ratio);
+    assert!(tokens >= most * 0.8 - 8.0, "{tokens} of {most}: {:?}", view.context);
+    view
 }

@@ -5,14 +5,6 @@ use waystone_core::{Error, Limits};
 
 use super::*;
 
-/// Lines that differ and say something, so that each is worth about the same.
-fn lines(count: usize, about: &str) -> String {
-    (0..count)
-        .map(|n| format!("{about} step {n} reads file_{n}.rs and writes {about}_{n}.out"))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
 fn share(view: &View, context: &Value, key: &str) -> f64 {
     let tokens = |value: &Value| count(&value.to_string()) as f64;
     view.context.get(key).map_or(0.0, |seen| tokens(seen) / tokens(&context[key]))
@@ -21,23 +13,6 @@ fn share(view: &View, context: &Value, key: &str) -> f64 {
 fn class_of<'a>(view: &'a View, key: &str) -> (Class, &'a str) {
     let class = view.report.classes.iter().find(|(_, keys)| keys.iter().any(|of| of == key)).unwrap().0;
     (*class, &view.report.rules[key])
-}
-
-#[tokio::test]
-async fn the_users_last_request_is_whole_in_the_view_when_it_fits() {
-    let h = Harness::new();
-    let request = "please rename the column in migrations/0007_users.sql\nand say which index\nis built again, by hand";
-    let mut messages = vec![json!({ "role": "user", "content": lines(30, "old") })];
-    messages.extend((0..4).map(|n| json!({ "role": "assistant", "content": lines(20, &format!("tool{n}")) })));
-    messages.push(json!({ "role": "user", "content": request }));
-    messages.extend((4..8).map(|n| json!({ "role": "assistant", "content": lines(20, &format!("tool{n}")) })));
-    for strategy in ["auto", "structural", "extractive"] {
-        let asked = json!({ "context": { "messages": messages }, "ratio": 10, "strategy": strategy });
-        let view = compress(&h, asked).await.unwrap();
-        let seen = view.context["messages"].as_array().unwrap();
-        assert!(seen.contains(&json!({ "role": "user", "content": request })), "{strategy}: {seen:?}");
-        assert!(view.report.survival.anchors.in_view >= 3, "{strategy}");
-    }
 }
 
 #[tokio::test]
@@ -325,50 +300,33 @@ async fn a_context_as_large_as_none_may_be_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_tool_answered_in_the_users_name_is_no_request() {
+async fn what_shares_are_too_small_for_goes_to_whole_keys_the_newest_first() {
     let h = Harness::new();
-    let mut messages =
-        vec![json!({ "role": "user", "content": "Please find out why the parcels are late, and tell me." })];
-    for n in 0..30 {
-        messages.push(json!({ "role": "assistant", "content": format!("I look at depot_{n} next.") }));
-        let result = json!({ "type": "tool_result", "content": lines(20, &format!("depot {n}")) });
-        messages.push(json!({ "role": "user", "content": [result] }));
+    let note = |n: usize| (format!("note{n}"), json!(format!("Module {n} uses the old parser; replace it later.")));
+    for count in [3, 12, 100] {
+        let context: Value = (0..count).map(note).collect::<Map<_, _>>().into();
+        for ratio in [1.2, 2.0, 2.5] {
+            let view = filled(&h, &context, ratio).await;
+            assert!(view.context.contains_key(&format!("note{}", count - 1)), "{count} notes, {ratio}");
+        }
     }
-    // Deep inside it is the same as at the top.
-    for context in [json!({ "messages": messages }), json!({ "run": { "log": { "messages": messages } } })] {
-        let view = compress(&h, json!({ "context": context, "ratio": 20 })).await.unwrap();
-        let shown = Value::from(view.context).to_string();
-        assert!(shown.contains("why the parcels are late"), "{shown}");
-        assert_eq!(view.report.survival.anchors.in_view, 1);
+    let texts = (0..20).map(|n| (format!("k{n}"), json!(lines(10, &format!("k{n}"))))).collect::<Map<_, _>>();
+    for ratio in [2.0, 5.0, 9.0] {
+        filled(&h, &texts.clone().into(), ratio).await;
     }
+    let view = filled(&h, &json!({ "n": { "a": (0..1000).collect::<Vec<_>>() } }), 2.0).await;
+    assert_eq!(view.context["n"]["a"].as_array().unwrap().last(), Some(&json!(999)));
 }
 
+/// What shares were too small for goes to parts of a higher class before anything of a lower one.
 #[tokio::test]
-async fn the_last_request_is_there_beside_any_number_of_short_keys() {
+async fn what_is_left_over_goes_to_the_higher_class_first() {
     let h = Harness::new();
-    let mut context = json!({ "messages": [{ "role": "user", "content": "Sort the parcels by weight, please." }] });
-    for n in 0..200 {
-        context[format!("fact{n}")] = json!(format!("short fact {n}"));
-    }
-    let view = compress(&h, json!({ "context": context, "ratio": 3 })).await.unwrap();
-    assert_eq!(view.context["messages"], context["messages"]);
-
-    let messages = context["messages"].take();
-    context["messages"] = json!({ "turns": { "said": messages } });
-    let view = compress(&h, json!({ "context": context, "ratio": 3 })).await.unwrap();
-    assert_eq!(view.context["messages"], context["messages"], "wherever in a value it stands");
-}
-
-#[tokio::test]
-async fn an_item_that_is_larger_than_what_is_looked_at_hides_neither_itself_nor_the_request() {
-    let h = Harness::new();
-    let printed = "a line that a tool printed\n".repeat(200_000);
-    assert!(printed.len() > 5_000_000);
-    let messages =
-        json!([{ "role": "user", "content": "Look at what it prints." }, { "role": "tool", "content": printed }]);
-    let view = compress(&h, json!({ "context": { "messages": messages }, "targetTokens": 500 })).await.unwrap();
-    let shown = Value::from(view.context).to_string();
-    assert!(shown.contains("Look at what it prints.") && shown.contains("a line that a tool printed"), "{shown}");
+    let mut context: Map<String, Value> =
+        (0..100).map(|n| (format!("part{n}"), json!(lines(25, &format!("p{n}"))))).collect();
+    context.insert("debugInfo".to_owned(), json!(lines(15, "debug")));
+    let view = compress(&h, json!({ "context": context, "targetTokens": 400 })).await.unwrap();
+    assert!(!view.context.contains_key("debugInfo") && view.report.tokens_after > 300, "{:?}", view.context);
 }
 
 #[tokio::test]
