@@ -131,11 +131,16 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let at = text.parse::<jiff::Timestamp>().or_else(|error| {
-            let date = text.strip_suffix('Z').unwrap_or(text).parse::<jiff::civil::DateTime>().map_err(|_| error)?;
+            let date = text.parse::<jiff::civil::DateTime>();
             // The last days of the year 9999 are past what can be told, and mean no end.
-            jiff::tz::TimeZone::UTC
-                .to_timestamp(date)
-                .or_else(|_| jiff::Timestamp::from_second(jiff::Timestamp::MAX.as_second()))
+            let without_zone = || text.strip_suffix('Z').filter(|_| text.starts_with("9999-12-3"));
+            let date = date.or_else(|_| without_zone().unwrap_or_default().parse()).map_err(|_| error)?;
+            let utc = jiff::tz::TimeZone::UTC.to_timestamp(date);
+            if date.year() < 9999 {
+                utc
+            } else {
+                utc.or(jiff::Timestamp::from_second(jiff::Timestamp::MAX.as_second()))
+            }
         });
         at.map(|at| Self(at.as_millisecond())).map_err(|_| {
             format!("`{text}` is not a time; write it like 2026-11-01T12:00:00Z, or a date like 2026-11-01")
@@ -185,7 +190,8 @@ mod tests {
         check("2026-11-15T18:00:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
         check("2026-11-15 18:00", 1_794_765_600_000, "2026-11-15T18:00:00.000Z");
         check("9999-12-31T23:59:59Z", 253_402_207_200_000, "9999-12-30T22:00:00.000Z");
-        for wrong in ["yesterday", "2026-11-15ZZ"] {
+        check("9999-12-31T23:59:59", 253_402_207_200_000, "9999-12-30T22:00:00.000Z");
+        for wrong in ["yesterday", "2026-11-15ZZ", "-009999-01-01", "2026-11-15T18:00:00+02:00Z"] {
             assert!(wrong.parse::<Timestamp>().is_err(), "{wrong}");
         }
     }

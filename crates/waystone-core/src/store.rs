@@ -3,8 +3,10 @@
 mod audit;
 mod conversation;
 mod document;
+mod operation;
 mod retention;
 mod segment;
+mod task;
 mod tool_call;
 mod transcript;
 mod window;
@@ -38,11 +40,13 @@ pub use document::{
 
 pub use segment::{
     Candidates, Change, ChangeSegments, Changed, Facts, FindCandidates, NewSegment, NewSegments, PLAN_LIFE_MS, Plan,
-    Put, Ranked, Restored, Roots, SearchMessages, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, UsageRow,
-    WhichSegments, WhichSnapshot, WhichTask,
+    Put, Ranked, Roots, SearchMessages, SegmentPage, SegmentStore, SelectSegments, Usage, UsageRow, WhichSegments,
+    WhichTask,
 };
 
+pub use operation::{OperationStore, Undo};
 pub use retention::{Purged, RetentionStore};
+pub use task::{Restored, TaskStore, WhichSnapshot};
 pub use tool_call::{NewToolCall, OpenCall, ToolChange};
 pub use transcript::{NewTurns, TranscriptEnd, TranscriptStore};
 pub use window::{AtHand, MadeWindow, Manifest, NewWindow, WindowPart, WindowRows};
@@ -246,7 +250,14 @@ pub struct Resumable {
 /// `waystone_store::Sqlite`, and by the testkit's stores that fail on purpose.
 #[async_trait]
 pub trait Store:
-    SegmentStore + TranscriptStore + RetentionStore + DocumentStore + AuditStore + ConversationStore
+    SegmentStore
+    + TaskStore
+    + OperationStore
+    + TranscriptStore
+    + RetentionStore
+    + DocumentStore
+    + AuditStore
+    + ConversationStore
 {
     /// Adds `new`, unless the session's newest checkpoint holds the same context and `new.force` is unset. Makes the
     /// session when there is none. All tests and the insert are atomic.

@@ -3,7 +3,10 @@
 mod audit;
 mod conversation;
 mod document;
+mod operation;
 mod retention;
+mod segment;
+mod task;
 mod unsaved;
 
 use std::collections::HashSet;
@@ -16,21 +19,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use waystone_core::api::{
-    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListOperations, ListSessions,
-    ListSnapshots, OperationPage, Segment, SegmentType, Session, SessionPage, Snapshot, SnapshotPage, Stats, Status,
-    Task, UndoneOperation, UpdateSession,
+    Checkpoint, CheckpointPage, ContextRule, EventPage, Finding, ListCheckpoints, ListSessions, Session, SessionPage,
+    Stats, Status, UpdateSession,
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Unavailable;
 use waystone_core::histogram::{Kind, Measured};
-use waystone_core::id::{CheckpointId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId};
+use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
 use waystone_core::store::{
-    Added, Candidates, ChangeSegments, Changed, CheckedGroup, FindCandidates, FindResumable, NewCheckpoint, NewContext,
-    NewSegments, NewTurns, Plan, Put, Restored, Resumable, Roots, Scope, SearchMessages, SegmentPage, SegmentStore,
-    SelectSegments, SharedStore, Store, StoredCheckpoint, TranscriptEnd, TranscriptStore, Undo, Usage, Used, Wanted,
-    WhichSnapshot, WhichTask,
+    Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, NewTurns, Resumable, Scope, SharedStore, Store,
+    StoredCheckpoint, TranscriptEnd, TranscriptStore, Used, Wanted,
 };
 use waystone_core::{Engine, Error, Limits, Result};
 use waystone_server::mcp::{Mcp, ToolSet};
@@ -320,150 +320,6 @@ impl TranscriptStore for FaultyStore {
         let is_new = self.inner.capture_turns(scope, new).await?;
         self.step()?;
         Ok(is_new)
-    }
-}
-
-#[async_trait]
-impl SegmentStore for FaultyStore {
-    async fn known_texts(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        texts: Vec<(SegmentType, Hash)>,
-    ) -> Result<Vec<bool>> {
-        self.step()?;
-        self.inner.known_texts(scope, project, texts).await
-    }
-
-    async fn put_segments(&self, scope: &Scope, new: Arc<NewSegments>) -> Result<Put> {
-        self.step()?;
-        new.segments.iter().for_each(|segment| self.note(segment.text.as_bytes()));
-        if let Fault::AcknowledgeEarly(delay) = self.fault {
-            let (inner, scope, put) = (Arc::clone(&self.inner), scope.clone(), unsaved::put(&new));
-            tokio::spawn(async move {
-                tokio::time::sleep(delay).await;
-                inner.put_segments(&scope, new).await
-            });
-            return Ok(put);
-        }
-        let put = self.inner.put_segments(scope, new).await?;
-        self.step()?;
-        Ok(put)
-    }
-
-    async fn list_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
-        self.step()?;
-        self.inner.list_segments(scope, select).await
-    }
-
-    async fn search_segments(&self, scope: &Scope, select: SelectSegments) -> Result<SegmentPage> {
-        self.step()?;
-        self.inner.search_segments(scope, select).await
-    }
-
-    async fn search_messages(&self, scope: &Scope, search: SearchMessages) -> Result<Vec<Segment>> {
-        self.step()?;
-        self.inner.search_messages(scope, search).await
-    }
-
-    async fn find_segment(&self, scope: &Scope, id: &SegmentId) -> Result<Option<Segment>> {
-        self.step()?;
-        self.inner.find_segment(scope, id).await
-    }
-
-    async fn sum_usage(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: &WhichTask,
-        roots: Option<Roots>,
-    ) -> Result<Usage> {
-        self.step()?;
-        self.inner.sum_usage(scope, project, task, roots).await
-    }
-
-    async fn find_candidates(&self, scope: &Scope, find: FindCandidates) -> Result<Candidates> {
-        self.step()?;
-        self.inner.find_candidates(scope, find).await
-    }
-
-    async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()> {
-        self.step()?;
-        self.inner.keep_plan(scope, plan).await
-    }
-
-    async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {
-        self.step()?;
-        self.inner.find_plan(scope, id, now).await
-    }
-
-    async fn change_segments(&self, scope: &Scope, change: ChangeSegments) -> Result<Changed> {
-        self.step()?;
-        let changed = self.inner.change_segments(scope, change).await?;
-        self.step()?;
-        Ok(changed)
-    }
-
-    async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>> {
-        self.step()?;
-        self.inner.list_projects(scope).await
-    }
-
-    async fn set_current_task(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        at: Timestamp,
-    ) -> Result<(Option<TaskId>, Option<i64>)> {
-        self.step()?;
-        let set = self.inner.set_current_task(scope, project, task, at).await?;
-        self.step()?;
-        Ok(set)
-    }
-
-    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>> {
-        self.step()?;
-        self.inner.list_tasks(scope, project, limit).await
-    }
-
-    async fn add_snapshot(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        id: SnapshotId,
-        name: Option<&str>,
-        at: Timestamp,
-    ) -> Result<Snapshot> {
-        self.step()?;
-        let added = self.inner.add_snapshot(scope, project, task, id, name, at).await?;
-        self.step()?;
-        Ok(added)
-    }
-
-    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage> {
-        self.step()?;
-        self.inner.list_snapshots(scope, project, filter).await
-    }
-
-    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
-        self.step()?;
-        let restored = self.inner.restore_snapshot(scope, which, at).await?;
-        self.step()?;
-        Ok(restored)
-    }
-
-    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
-        self.step()?;
-        self.inner.list_operations(scope, filter).await
-    }
-
-    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
-        self.step()?;
-        let undone = self.inner.undo(scope, which, at).await?;
-        self.step()?;
-        Ok(undone)
     }
 }
 

@@ -72,6 +72,7 @@ pub struct Task {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTasks {
+    pub project_id: ProjectId,
     /// How many to return, 1 to 1000.
     #[serde(default = "ListTasks::default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
@@ -139,6 +140,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSnapshots {
+    pub project_id: ProjectId,
     /// Only this task's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,

@@ -8,7 +8,6 @@ use crate::api::{
     Snapshot, SnapshotPage, TaskList,
 };
 use crate::error::Result;
-use crate::id::ProjectId;
 use crate::store::{Scope, WhichSnapshot, WhichTask};
 
 impl Engine {
@@ -36,10 +35,10 @@ impl Engine {
     }
 
     /// The tasks of a project, last used first.
-    pub async fn list_tasks(&self, scope: &Scope, project: ProjectId, request: ListTasks) -> Result<TaskList> {
+    pub async fn list_tasks(&self, scope: &Scope, request: ListTasks) -> Result<TaskList> {
         request.check()?;
-        let tasks = self.store.list_tasks(scope, &project, request.limit).await?;
-        Ok(TaskList { project_id: project, tasks, warnings: self.warnings() })
+        let tasks = self.store.list_tasks(scope, &request).await?;
+        Ok(TaskList { project_id: request.project_id, tasks, warnings: self.warnings() })
     }
 
     /// Captures which segments a task has.
@@ -58,14 +57,9 @@ impl Engine {
     }
 
     /// The snapshots of a project, newest first.
-    pub async fn list_snapshots(
-        &self,
-        scope: &Scope,
-        project: ProjectId,
-        request: ListSnapshots,
-    ) -> Result<SnapshotPage> {
+    pub async fn list_snapshots(&self, scope: &Scope, request: ListSnapshots) -> Result<SnapshotPage> {
         request.check()?;
-        let page = self.store.list_snapshots(scope, &project, &request).await?;
+        let page = self.store.list_snapshots(scope, &request).await?;
         Ok(SnapshotPage { warnings: self.warnings(), ..page })
     }
 

@@ -1,18 +1,15 @@
-//! The part of the boundary that is about segments, tasks, and what was done to them.
+//! The part of the boundary that is about segments: what is put, listed, found and moved.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::Scope;
-use crate::api::{
-    ListOperations, ListSnapshots, OperationPage, Origin, PruneAction, Segment, SegmentFilters, SegmentType, Snapshot,
-    SnapshotPage, Task, Tier, UndoneOperation,
-};
+use crate::api::{Origin, PruneAction, Segment, SegmentFilters, SegmentType, Tier};
 use crate::canon::Hash;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::{BranchName, OperationId, PlanId, ProjectId, SegmentId, SessionId, SnapshotId, TaskId, TopicId};
+use crate::id::{BranchName, PlanId, ProjectId, SegmentId, SessionId, TaskId, TopicId};
 use crate::meaning::Piece;
 use crate::words::Words;
 
@@ -257,36 +254,6 @@ pub struct Changed {
     pub operation: Option<i64>,
 }
 
-/// Which snapshot to restore.
-#[derive(Debug, Clone)]
-pub enum WhichSnapshot {
-    /// Of the project, if that is given.
-    Named(SnapshotId, Option<ProjectId>),
-    /// The newest of the project's current task, or of the project.
-    Newest(ProjectId),
-}
-
-/// What restoring a snapshot came to.
-#[derive(Debug, Clone)]
-pub struct Restored {
-    pub snapshot: SnapshotId,
-    pub project: ProjectId,
-    pub task: TaskId,
-    pub entered: u64,
-    pub left: u64,
-    pub tokens: u64,
-    pub operation: Option<i64>,
-}
-
-/// Which operation to undo.
-#[derive(Debug, Clone)]
-pub enum Undo {
-    /// In the project, if that is given.
-    Named(OperationId, Option<ProjectId>),
-    /// The newest of the project that can be undone: of the scope's actor if that is an agent, else of anyone.
-    Newest(ProjectId),
-}
-
 /// How long a plan can be carried out.
 pub const PLAN_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -334,34 +301,4 @@ pub trait SegmentStore: Send + Sync {
 
     /// Every project with a segment that is not deleted.
     async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>>;
-
-    /// Returns the task that was current before, and the operation if something changed.
-    async fn set_current_task(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        at: Timestamp,
-    ) -> Result<(Option<TaskId>, Option<i64>)>;
-
-    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>>;
-
-    /// Captures the segments of a task; `None` for the current one.
-    async fn add_snapshot(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        id: SnapshotId,
-        name: Option<&str>,
-        at: Timestamp,
-    ) -> Result<Snapshot>;
-
-    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage>;
-
-    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored>;
-
-    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage>;
-
-    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation>;
 }

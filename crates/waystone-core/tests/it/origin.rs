@@ -153,7 +153,7 @@ async fn asked(h: &Harness) -> Vec<(&'static str, Vec<String>)> {
         ),
         ("retrieve", origins(&engine.retrieve_stashed(scope, request(json!({ "project_id": "p" }))).await.unwrap())),
         ("search", origins(&engine.search(scope, request(json!({ "query": "needle" }))).await.unwrap())),
-        ("snapshots", origins(&engine.list_snapshots(scope, "p".parse().unwrap(), request(json!({}))).await.unwrap())),
+        ("snapshots", origins(&engine.list_snapshots(scope, request(json!({ "project_id": "p" }))).await.unwrap())),
     ];
     for handle in handles {
         replies.push((
@@ -221,11 +221,11 @@ async fn what_is_made_of_several_texts_is_trusted_as_the_least_of_them() {
     let (tool, user) = (ids[0].parse().unwrap(), ids[1].parse().unwrap());
     let diff = h.engine.diff_checkpoints(&h.scope, user, tool).await.unwrap();
     assert_eq!(diff.origin, Origin::Tool);
-    let list = || serde_json::from_value(json!({})).unwrap();
-    let snapshots = h.engine.list_snapshots(&h.scope, "p".parse().unwrap(), list()).await.unwrap().snapshots;
+    let list = || serde_json::from_value(json!({ "project_id": "p" })).unwrap();
+    let snapshots = h.engine.list_snapshots(&h.scope, list()).await.unwrap().snapshots;
     assert_eq!(snapshots[0].origin, Origin::User);
     put(&h, json!({ "text": "a needle", "origin": "tool" })).await;
-    let snapshots = h.engine.list_snapshots(&h.scope, "p".parse().unwrap(), list()).await.unwrap().snapshots;
+    let snapshots = h.engine.list_snapshots(&h.scope, list()).await.unwrap().snapshots;
     assert_eq!(snapshots[0].origin, Origin::Tool, "it is looked at when it is asked for");
 }
 

@@ -225,17 +225,16 @@ async fn everything_is_there_after_a_restart() {
 
 /// All of project `p` that anyone can see.
 async fn state(h: &Harness) -> Value {
-    let project: waystone_core::id::ProjectId = "p".parse().unwrap();
-    let list_tasks: ListTasks = serde_json::from_value(json!({})).unwrap();
-    let list_snapshots: ListSnapshots = serde_json::from_value(json!({})).unwrap();
+    let list_tasks: ListTasks = serde_json::from_value(json!({ "project_id": "p" })).unwrap();
+    let list_snapshots: ListSnapshots = serde_json::from_value(json!({ "project_id": "p" })).unwrap();
     json!({
         "window": working_set(h, json!({ "limit": 1000 })).await.unwrap(),
         "task": task_context(h, json!({ "limit": 1000 })).await.unwrap(),
         "stash": search(h, json!({ "limit": 1000 })).await.unwrap(),
         "usage": usage(h, json!({})).await.unwrap(),
         "garbage": garbage(h, json!({})).await.unwrap(),
-        "tasks": h.engine.list_tasks(&h.scope, project.clone(), list_tasks).await.unwrap(),
-        "snapshots": h.engine.list_snapshots(&h.scope, project, list_snapshots).await.unwrap(),
+        "tasks": h.engine.list_tasks(&h.scope, list_tasks).await.unwrap(),
+        "snapshots": h.engine.list_snapshots(&h.scope, list_snapshots).await.unwrap(),
         "operations": operations(h, json!({ "limit": 1000 })).await.unwrap(),
     })
 }

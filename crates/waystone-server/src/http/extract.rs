@@ -258,17 +258,24 @@ pub(super) async fn read_body(mut stream: HttpBody, http: &Http) -> Result<(Vec<
 
 /// What comes with a request that takes no body: nothing, `null`, or an object with nothing in it.
 pub(super) async fn read_nothing(mut stream: HttpBody) -> Result<(), HttpError> {
-    const HELD_BYTES_MAX: usize = 64 * 1024;
+    const HELD_BYTES_MAX: u64 = 64 * 1024;
     let (mut body, mut length) = (Vec::new(), 0);
-    let due = Instant::now() + PROGRESS_TIME;
+    let mut due = Instant::now() + PROGRESS_TIME;
     while let Some(data) = next_part(&mut stream, due).await? {
+        let before = length;
         length += data.len() as u64;
-        if body.len() <= HELD_BYTES_MAX {
+        if length <= HELD_BYTES_MAX {
             body.extend_from_slice(&data);
         }
         if length > DRAIN_BYTES_MAX {
             break;
         }
+        if length / PROGRESS_BYTES > before / PROGRESS_BYTES {
+            due = Instant::now() + PROGRESS_TIME;
+        }
+    }
+    if length > HELD_BYTES_MAX {
+        return Err(HttpError(Error::InvalidInput("this request takes no body".to_owned())));
     }
     let fields = match json::parse_strict(&body) {
         _ if body.trim_ascii().is_empty() => return Ok(()),

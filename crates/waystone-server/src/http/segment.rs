@@ -3,9 +3,7 @@
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use waystone_core::api::{
-    ListSegments, PinReply, PinSegments, ProjectList, PutReply, PutSegments, TaskContext, UnpinReply, WorkingSetReply,
-};
+use waystone_core::api::{ListSegments, ProjectList, PutReply, PutSegments, TaskContext, WorkingSetReply};
 
 use super::Http;
 use super::extract::{Fields, Filter};
@@ -30,16 +28,6 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("List all segments of a task, in the window and in the stash, oldest first")
             .query::<ListSegments>()
             .replies::<TaskContext>(200),
-        Route::new(Method::POST, "/api/projects/{project_id}/pin", "pin_segments", pin)
-            .summary("Keep segments from being pruned")
-            .body::<PinSegments>()
-            .replies::<PinReply>(200)
-            .errors(&[404]),
-        Route::new(Method::POST, "/api/projects/{project_id}/unpin", "unpin_segments", unpin)
-            .summary("Let segments be pruned again")
-            .body::<PinSegments>()
-            .replies::<UnpinReply>(200)
-            .errors(&[404]),
     ]
 }
 
@@ -59,12 +47,4 @@ async fn working_set(State(http): State<Http>, Filter(request): Filter<ListSegme
 async fn task_context(State(http): State<Http>, Filter(request): Filter<ListSegments>) -> Result<Response, HttpError> {
     let _taken = http.room.reply().await;
     large(http.engine.list_task_context(&http.scope(), request).await?).await
-}
-
-async fn pin(State(http): State<Http>, Fields(request, _turn): Fields<PinSegments>) -> HttpResult<PinReply> {
-    ok(http.engine.pin_segments(&http.scope(), request).await)
-}
-
-async fn unpin(State(http): State<Http>, Fields(request, _turn): Fields<PinSegments>) -> HttpResult<UnpinReply> {
-    ok(http.engine.unpin_segments(&http.scope(), request).await)
 }

@@ -9,7 +9,7 @@ use waystone_core::api::{
 use waystone_core::id::{ProjectId, SnapshotId};
 
 use super::Http;
-use super::extract::{Fields, Id, Ids, Query};
+use super::extract::{Fields, Filter, Ids};
 use super::reply::{HttpResult, Json, ok};
 use super::route::Route;
 
@@ -43,12 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list(
-    State(http): State<Http>,
-    Id(project): Id<ProjectId>,
-    Query(request): Query<ListTasks>,
-) -> HttpResult<TaskList> {
-    ok(http.engine.list_tasks(&http.scope(), project, request).await)
+async fn list(State(http): State<Http>, Filter(request): Filter<ListTasks>) -> HttpResult<TaskList> {
+    ok(http.engine.list_tasks(&http.scope(), request).await)
 }
 
 async fn set_current(
@@ -58,12 +54,8 @@ async fn set_current(
     ok(http.engine.set_current_task(&http.scope(), request).await)
 }
 
-async fn list_snapshots(
-    State(http): State<Http>,
-    Id(project): Id<ProjectId>,
-    Query(request): Query<ListSnapshots>,
-) -> HttpResult<SnapshotPage> {
-    ok(http.engine.list_snapshots(&http.scope(), project, request).await)
+async fn list_snapshots(State(http): State<Http>, Filter(request): Filter<ListSnapshots>) -> HttpResult<SnapshotPage> {
+    ok(http.engine.list_snapshots(&http.scope(), request).await)
 }
 
 async fn create_snapshot(

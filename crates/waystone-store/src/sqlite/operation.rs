@@ -3,20 +3,21 @@
 //! An operation that moved segments has what they were before in `segment_change`; undoing it puts that back, as an operation of its
 //! own, which can be undone in turn. What else an operation did follows from its payload.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Map, Value, json};
-use waystone_core::Error;
 use waystone_core::api::{ListOperations, Operation as Listed, OperationPage, Tier, UndoneOperation};
 use waystone_core::clock::Timestamp;
 use waystone_core::error::Conflict;
 use waystone_core::id::ProjectId;
-use waystone_core::store::{Scope, Undo};
+use waystone_core::store::{OperationStore, Scope, Undo};
+use waystone_core::{Error, Result};
 
-use super::cursor;
 use super::error::{DbError, DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle};
 use super::segment::{Edit, Image, collections_between, find_project, find_task, image_of, tier_of};
 use super::task::{hide_snapshot, make_current};
+use super::{Sqlite, cursor};
 
 /// As many operations that stand in between are named.
 const BETWEEN_MAX: usize = 20;
@@ -339,5 +340,18 @@ fn put_back(
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+#[async_trait]
+impl OperationStore for Sqlite {
+    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
+        let (scope, filter) = (scope.clone(), filter.clone());
+        self.readers.read(move |db| list(db, &scope, &filter)).await
+    }
+
+    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
+        let (scope, which) = (scope.clone(), which.clone());
+        self.write_with_room(0, move |db| undo(db, &scope, &which, at)).await
     }
 }

@@ -1,15 +1,15 @@
 //! Tasks of a project, and snapshots of their segments.
 
+use async_trait::async_trait;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use serde_json::{Value, json};
-use waystone_core::Error;
-use waystone_core::api::{ListSnapshots, Origin, Snapshot, SnapshotPage, Task, Tier};
+use waystone_core::api::{ListSnapshots, ListTasks, Origin, Snapshot, SnapshotPage, Task, Tier};
 use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SnapshotId, TaskId};
-use waystone_core::store::{Restored, Scope, WhichSnapshot};
+use waystone_core::store::{Restored, Scope, TaskStore, WhichSnapshot};
+use waystone_core::{Error, Result};
 
-use super::cursor;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
 use super::origin::origin_of;
@@ -18,6 +18,7 @@ use super::segment::{
     Edit, Image, ProjectRow, ensure_project, ensure_task, find_project, find_task, image_of, task_id, tier_of,
     touch_place,
 };
+use super::{Sqlite, cursor};
 
 /// Makes a task the current one. Returns the one that was, and the operation if something changed.
 pub(crate) fn set_current(
@@ -206,12 +207,7 @@ fn find_newest(db: &Connection, scope: &Scope, project: &ProjectId) -> DbResult<
     rows.next()?.map(read_snapshot).transpose()
 }
 
-pub(crate) fn list_snapshots(
-    db: &Connection,
-    scope: &Scope,
-    project: &ProjectId,
-    filter: &ListSnapshots,
-) -> DbResult<SnapshotPage> {
+pub(crate) fn list_snapshots(db: &Connection, scope: &Scope, filter: &ListSnapshots) -> DbResult<SnapshotPage> {
     let sql = format!(
         "{SNAPSHOT} AND n.space = ?1 AND p.id = ?2 AND (?3 IS NULL OR t.id = ?3) AND n.seq < ?4
          ORDER BY n.seq DESC LIMIT ?5"
@@ -219,7 +215,7 @@ pub(crate) fn list_snapshots(
     let task = filter.task_id.as_ref().map(|id| id.as_str());
     let before = cursor::read(filter.cursor.as_deref())?;
     let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(params![scope.space, project.as_str(), task, before, filter.limit + 1])?;
+    let mut rows = statement.query(params![scope.space, filter.project_id.as_str(), task, before, filter.limit + 1])?;
     let (mut page, mut last, mut has_more) =
         (SnapshotPage { snapshots: Vec::new(), next_cursor: None, warnings: Vec::new() }, None, false);
     while let Some(row) = rows.next()? {
@@ -315,4 +311,48 @@ pub(super) fn hide_snapshot(db: &Connection, scope: &Scope, id: &str, hidden: Op
         .prepare_cached("UPDATE snapshot SET archived_at_ms = ?3 WHERE space = ?1 AND id = ?2")?
         .execute(params![scope.space, id, hidden.map(|at| at.ms())])?;
     Ok(changed > 0)
+}
+
+#[async_trait]
+impl TaskStore for Sqlite {
+    async fn set_current_task(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        at: Timestamp,
+    ) -> Result<(Option<TaskId>, Option<i64>)> {
+        let (scope, project, task) = (scope.clone(), project.clone(), task.cloned());
+        self.write_with_room(0, move |db| set_current(db, &scope, &project, task.as_ref(), at)).await
+    }
+
+    async fn list_tasks(&self, scope: &Scope, filter: &ListTasks) -> Result<Vec<Task>> {
+        let (scope, filter) = (scope.clone(), filter.clone());
+        self.readers.read(move |db| list(db, &scope, &filter.project_id, filter.limit)).await
+    }
+
+    async fn add_snapshot(
+        &self,
+        scope: &Scope,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        id: SnapshotId,
+        name: Option<&str>,
+        at: Timestamp,
+    ) -> Result<Snapshot> {
+        let (scope, project) = (scope.clone(), project.clone());
+        let (task, name) = (task.cloned(), name.map(str::to_owned));
+        let add = move |db: &Connection| add_snapshot(db, &scope, &project, task.as_ref(), &id, name.as_deref(), at);
+        self.writer.write(add).await
+    }
+
+    async fn list_snapshots(&self, scope: &Scope, filter: &ListSnapshots) -> Result<SnapshotPage> {
+        let (scope, filter) = (scope.clone(), filter.clone());
+        self.readers.read(move |db| list_snapshots(db, &scope, &filter)).await
+    }
+
+    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
+        let (scope, which) = (scope.clone(), which.clone());
+        self.write_with_room(0, move |db| restore_snapshot(db, &scope, &which, at)).await
+    }
 }

@@ -11,7 +11,7 @@ use waystone_core::api::{ImportStatus, Imported};
 use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, Export};
-use waystone_store::{file_name, find_key_mark, make_exports};
+use waystone_store::{file_name, find_key_mark, make_exports, sync_directory};
 
 use super::age::{self, parse_recipient};
 use super::failure::Failure;
@@ -155,6 +155,7 @@ impl Target {
             Some(path) => persist(file, path.clone(), self.force)?,
             None => persist_new(file, &folder, document.named(), if is_sealed { ".age" } else { "" })?,
         };
+        sync_directory(&folder)?;
         Ok(Some((path, bytes)))
     }
 

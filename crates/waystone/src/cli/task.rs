@@ -64,7 +64,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     match command {
         Command::List { limit } => {
-            let list = engine.list_tasks(scope, project, ListTasks { limit }).await?;
+            let list = engine.list_tasks(scope, ListTasks { project_id: project, limit }).await?;
             out.print(&list, |list| {
                 if list.tasks.is_empty() {
                     return format!("No tasks in project {}. `waystone task use ID` makes one.", list.project_id);
@@ -91,8 +91,8 @@ pub(crate) async fn run(
             })
         }
         Command::Snapshots { task, limit, cursor } => {
-            let request = ListSnapshots { task_id: task, limit, cursor };
-            out.print(&engine.list_snapshots(scope, project, request).await?, |page| {
+            let request = ListSnapshots { project_id: project, task_id: task, limit, cursor };
+            out.print(&engine.list_snapshots(scope, request).await?, |page| {
                 if page.snapshots.is_empty() {
                     return "No snapshots yet.".to_owned();
                 }

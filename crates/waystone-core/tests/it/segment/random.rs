@@ -97,8 +97,8 @@ struct Seen {
 
 async fn look(h: &Harness) -> Seen {
     let all = list_all(h).await;
-    let list: ListSnapshots = serde_json::from_value(json!({})).unwrap();
-    let snapshots = h.engine.list_snapshots(&h.scope, "p".parse().unwrap(), list).await.unwrap().snapshots;
+    let list: ListSnapshots = serde_json::from_value(json!({ "project_id": "p" })).unwrap();
+    let snapshots = h.engine.list_snapshots(&h.scope, list).await.unwrap().snapshots;
     let current = working_set(h, json!({})).await.unwrap().working_set.task_id;
     Seen {
         segments: all.into_iter().map(|segment| (segment.segment_id.to_string(), segment)).collect(),

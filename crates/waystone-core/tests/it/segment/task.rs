@@ -89,9 +89,10 @@ async fn a_snapshot_has_no_earlier_one_in_it_and_one_that_is_undone_is_gone() {
     let second = snapshot(&h, json!({ "task_id": "t" })).await.unwrap();
     assert_eq!((first.segments_snapshot, second.segments_snapshot), (1, 1));
     assert_eq!(task_context(&h, json!({ "task_id": "t" })).await.unwrap().segment_count, 1);
-    let list = async |request: Value| {
+    let list = async |mut request: Value| {
+        request["project_id"] = json!("p");
         let request = serde_json::from_value(request).unwrap();
-        h.engine.list_snapshots(&h.scope, "p".parse().unwrap(), request).await.unwrap()
+        h.engine.list_snapshots(&h.scope, request).await.unwrap()
     };
     let page = list(json!({ "limit": 1 })).await;
     assert_eq!(page.snapshots[0].snapshot_id, second.snapshot_id);

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::Connection;
 use waystone_core::Result;
-use waystone_core::api::{
-    ListOperations, ListSnapshots, OperationPage, Segment, SegmentType, Snapshot, SnapshotPage, Task, UndoneOperation,
-};
+use waystone_core::api::{Segment, SegmentType};
 use waystone_core::canon::Hash;
 use waystone_core::clock::Timestamp;
-use waystone_core::id::{PlanId, ProjectId, SegmentId, SnapshotId, TaskId};
+use waystone_core::id::{PlanId, ProjectId, SegmentId};
 use waystone_core::store::{
-    Candidates, ChangeSegments, Changed, FindCandidates, NewSegments, Plan, Put, Restored, Roots, Scope,
-    SearchMessages, SegmentPage, SegmentStore, SelectSegments, Undo, Usage, WhichSnapshot, WhichTask,
+    Candidates, ChangeSegments, Changed, FindCandidates, NewSegments, Plan, Put, Roots, Scope, SearchMessages,
+    SegmentPage, SegmentStore, SelectSegments, Usage, WhichTask,
 };
 
-use crate::sqlite::{Sqlite, garbage, operation, search, segment, task, usage};
+use crate::sqlite::{Sqlite, garbage, search, segment, usage};
 
 #[async_trait]
 impl SegmentStore for Sqlite {
@@ -92,57 +89,5 @@ impl SegmentStore for Sqlite {
     async fn list_projects(&self, scope: &Scope) -> Result<Vec<ProjectId>> {
         let scope = scope.clone();
         self.readers.read(move |db| segment::list_projects(db, &scope)).await
-    }
-
-    async fn set_current_task(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        at: Timestamp,
-    ) -> Result<(Option<TaskId>, Option<i64>)> {
-        let (scope, project, task) = (scope.clone(), project.clone(), task.cloned());
-        self.write_with_room(0, move |db| task::set_current(db, &scope, &project, task.as_ref(), at)).await
-    }
-
-    async fn list_tasks(&self, scope: &Scope, project: &ProjectId, limit: u32) -> Result<Vec<Task>> {
-        let (scope, project) = (scope.clone(), project.clone());
-        self.readers.read(move |db| task::list(db, &scope, &project, limit)).await
-    }
-
-    async fn add_snapshot(
-        &self,
-        scope: &Scope,
-        project: &ProjectId,
-        task: Option<&TaskId>,
-        id: SnapshotId,
-        name: Option<&str>,
-        at: Timestamp,
-    ) -> Result<Snapshot> {
-        let (scope, project) = (scope.clone(), project.clone());
-        let (task, name) = (task.cloned(), name.map(str::to_owned));
-        let add =
-            move |db: &Connection| task::add_snapshot(db, &scope, &project, task.as_ref(), &id, name.as_deref(), at);
-        self.writer.write(add).await
-    }
-
-    async fn list_snapshots(&self, scope: &Scope, project: &ProjectId, filter: &ListSnapshots) -> Result<SnapshotPage> {
-        let (scope, project, filter) = (scope.clone(), project.clone(), filter.clone());
-        self.readers.read(move |db| task::list_snapshots(db, &scope, &project, &filter)).await
-    }
-
-    async fn restore_snapshot(&self, scope: &Scope, which: &WhichSnapshot, at: Timestamp) -> Result<Restored> {
-        let (scope, which) = (scope.clone(), which.clone());
-        self.write_with_room(0, move |db| task::restore_snapshot(db, &scope, &which, at)).await
-    }
-
-    async fn list_operations(&self, scope: &Scope, filter: &ListOperations) -> Result<OperationPage> {
-        let (scope, filter) = (scope.clone(), filter.clone());
-        self.readers.read(move |db| operation::list(db, &scope, &filter)).await
-    }
-
-    async fn undo(&self, scope: &Scope, which: &Undo, at: Timestamp) -> Result<UndoneOperation> {
-        let (scope, which) = (scope.clone(), which.clone());
-        self.write_with_room(0, move |db| operation::undo(db, &scope, &which, at)).await
     }
 }
