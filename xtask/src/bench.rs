@@ -24,7 +24,7 @@ mod window;
 
 use std::path::PathBuf;
 
-use crate::{root, say, sh};
+use crate::{root, run_optimized, say, sh};
 use report::Report;
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,9 @@ struct Programs {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    sh("cargo", &["build", "--release", "--package", "waystone"])?;
+    if cfg!(debug_assertions) {
+        return run_optimized();
+    }
     let references = ["--bin", "waystone-empty", "--bin", "waystone-echo", "--bin", "waystone-relay"];
     sh("cargo", &[&["build", "--release", "--package", "waystone-testkit"][..], &references].concat())?;
     let built = |name: &str| root().join("target/release").join(name);

@@ -9,10 +9,9 @@ mod window;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Subcommand;
 
-use crate::sh;
+use crate::{run_optimized, sh};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Eval {
@@ -48,25 +47,10 @@ pub(crate) fn run(eval: &Eval) -> anyhow::Result<()> {
             compression::run(data)
         }
         // What is timed, or takes long, runs in this process.
-        Eval::Classes if cfg!(debug_assertions) => in_release(&["classes"]),
+        _ if cfg!(debug_assertions) => run_optimized(),
         Eval::Classes => class::run(),
-        Eval::Retrieval { data } if cfg!(debug_assertions) => {
-            // The other process has another working directory.
-            let data = data.canonicalize().with_context(|| format!("{} cannot be read", data.display()))?;
-            in_release(&["retrieval", &data.to_string_lossy()])
-        }
         Eval::Retrieval { data } => retrieval::run(data),
         Eval::Window { data } => window::run(data),
-        Eval::Secrets { folders } if cfg!(debug_assertions) => {
-            let canonical =
-                |folder: &PathBuf| folder.canonicalize().map(|folder| folder.to_string_lossy().into_owned());
-            let folders = folders.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
-            in_release(&[&["secrets"], &*folders.iter().map(String::as_str).collect::<Vec<_>>()].concat())
-        }
         Eval::Secrets { folders } => secret::run(folders),
     }
-}
-
-fn in_release(arguments: &[&str]) -> anyhow::Result<()> {
-    sh("cargo", &[&["run", "--release", "--package", "xtask", "--", "eval"], arguments].concat())
 }

@@ -14,7 +14,7 @@ use waystone_testkit::fault::{corrupt, errno, full, import, key, readers, repair
 use waystone_testkit::harness::{make_private, private_dir};
 use waystone_testkit::process::binary;
 
-use crate::{say, sh};
+use crate::{run_optimized, say, sh};
 use print::{print, print_errno, print_full, print_readers, print_repair, print_segment, print_tool, print_turn};
 
 /// In so many parts the longest run is divided.
@@ -148,12 +148,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             print_tool(&tokio::runtime::Runtime::new()?.block_on(tool_call::run(&plan))?)
         }),
         // What many readers cost is looked at, too.
-        Fault::Readers { readers, seconds, seed } if cfg!(debug_assertions) => {
-            sh("cargo", &["build", "--release", "--package", "waystone"])?;
-            let (readers, seconds, seed) = (readers.to_string(), seconds.to_string(), seed.to_string());
-            let again = ["faults", "readers", "--readers", &readers, "--seconds", &seconds, "--seed", &seed];
-            sh("cargo", &[&["run", "--release", "--package", "xtask", "--"], &again[..]].concat())
-        }
+        Fault::Readers { .. } if cfg!(debug_assertions) => run_optimized(),
         Fault::Readers { readers, seconds, seed } => in_directory(|folder| {
             let (binary, data_dir) = (binary("waystone"), folder.to_owned());
             let plan = readers::Plan { binary, data_dir, readers, seconds, seed };
@@ -161,11 +156,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
         }),
         Fault::Power { cuts, seed, systems } => run_power(cuts, seed, &systems),
         // It runs in this process, and most of its time is spent in hashes and compression.
-        Fault::Corrupt { databases } if cfg!(debug_assertions) => {
-            let databases = databases.to_string();
-            let again = ["--package", "xtask", "--", "faults", "corrupt", "--databases", &databases];
-            sh("cargo", &[&["run", "--release"], &again[..]].concat())
-        }
+        Fault::Corrupt { .. } if cfg!(debug_assertions) => run_optimized(),
         Fault::Corrupt { databases } => tokio::runtime::Runtime::new()?.block_on(corrupt(databases)),
         Fault::Errno { step, kind, error } => in_directory(|folder| {
             let (binary, folder) = (binary("waystone"), folder.to_owned());
@@ -182,13 +173,7 @@ pub(crate) fn run(fault: Fault) -> anyhow::Result<()> {
             print_repair(&key::run(&plan)?)
         }
         // Most of its time is spent in reading what is sent.
-        Fault::Import { cases, seed, step } if cfg!(debug_assertions) => {
-            sh("cargo", &["build", "--release", "--package", "waystone"])?;
-            let (cases, seed, step) = (cases.to_string(), seed.to_string(), step.to_string());
-            let again =
-                ["--package", "xtask", "--", "faults", "import", "--cases", &cases, "--seed", &seed, "--step", &step];
-            sh("cargo", &[&["run", "--release"], &again[..]].concat())
-        }
+        Fault::Import { .. } if cfg!(debug_assertions) => run_optimized(),
         Fault::Import { cases, seed, step } => tokio::runtime::Runtime::new()?.block_on(run_import(cases, seed, step)),
         Fault::Full { fills, writers } => in_directory(|folder| {
             let elsewhere = private_dir();

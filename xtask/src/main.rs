@@ -62,6 +62,17 @@ fn sh(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs the same task once more, compiled like the program that people have: what is measured, or takes long in this process.
+fn run_optimized() -> anyhow::Result<()> {
+    sh("cargo", &["build", "--release", "--package", "waystone", "--package", "xtask"])?;
+    // In the same working directory: files are named from there.
+    let own = std::env::current_exe()?;
+    let optimized = own.with_file_name("../release/xtask");
+    let status = std::process::Command::new(optimized).args(std::env::args_os().skip(1)).status()?;
+    anyhow::ensure!(status.success(), "it failed: {status}");
+    Ok(())
+}
+
 fn root() -> &'static std::path::Path {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(std::path::Path::new("."))
 }

@@ -105,7 +105,7 @@ fn says(role: &str, content: impl Into<String>) -> Value {
 #[tokio::test]
 async fn a_request_is_whole_behind_any_amount_of_what_is_too_old_to_be_looked_at() {
     let h = Harness::new();
-    let printed = "a line that a tool printed\n".repeat(200_000);
+    let printed = format!("a line that a tool printed {}\n", "and went on ".repeat(80)).repeat(5_000);
     let request = says("user", "Tell me what it prints,\n\n    and why it prints that.\n".repeat(6));
     let small = says("assistant", "It prints one line again and again.");
     let inner = json!({ "messages": [says("tool", &printed), request] });
