@@ -23,6 +23,12 @@ use shorten::Pieces;
 
 /// How often a view is made until it fits.
 const ROUNDS_MAX: usize = 64;
+/// Of the budget, 1 part in so many is for the newest errors, of so many keys, in which each may take a little more than was counted.
+const ERRORS_SHARE: usize = 2;
+const ERRORS_LOOKED_FOR: usize = 64;
+const ERROR_SLACK: usize = 8;
+/// A key with fewer tokens has no lines to choose from.
+const WORTH_CUTTING: usize = 40;
 /// What is left over is given out if it is at least such a part of what there was, 1 in so many.
 const LEFT_OVER_SHARE: usize = 32;
 /// So many keys are tried with what is left over.
@@ -253,6 +259,27 @@ impl View<'_> {
         }
     }
 
+    /// Gives the newest errors what they take, in keys that can hardly be whole: a class that is shortened first is where they stand.
+    fn allot_errors(&mut self, mut room: usize) -> usize {
+        let (share, given) = (room / self.loose.len().max(1), room);
+        let request = self.request;
+        let is_shortened = |key: &&mut Loose<'_>| {
+            let is_out = request.drops_ephemeral && key.class == Class::Ephemeral;
+            key.tokens > share.max(WORTH_CUTTING) && !is_out
+        };
+        for key in self.loose.iter_mut().rev().filter(is_shortened).take(ERRORS_LOOKED_FOR) {
+            let error = match key.pieces(request).error_tokens() {
+                0 => continue,
+                tokens => (tokens + key.key_tokens + ERROR_SLACK).min(key.tokens - key.allotted),
+            };
+            if error <= room {
+                key.allotted += error;
+                room -= error;
+            }
+        }
+        given - room
+    }
+
     /// The view with about `spare` tokens of what is not critical.
     fn spend(&mut self, spare: usize) -> Map<String, Value> {
         self.allot(spare);
@@ -314,6 +341,7 @@ impl View<'_> {
             key.allotted = if key.reserved <= spare { key.reserved } else { 0 };
             spare -= key.allotted;
         }
+        spare -= self.allot_errors(spare / ERRORS_SHARE);
         let weights = self.request.weights;
         let wanted = |key: &Loose<'_>| key.tokens - key.allotted;
         let need = |class: Class| self.loose.iter().filter(|key| key.class == class).map(wanted).sum::<usize>();

@@ -166,7 +166,10 @@ impl<R: Read> Reader<R> {
         let found = self.read_value(WORD_BYTES_MAX)?;
         let found: String = serde_json::from_slice(&found).map_err(|error| wrong(error.to_string()))?;
         if found != name {
-            return Err(wrong(format!("`{found}` stands where {name} must; its parts have an order")));
+            return Err(wrong(match name {
+                "format" => format!("it begins with `{found}` and not with `{name}`, as what was exported does"),
+                _ => format!("`{found}` stands where {name} must; its parts have an order"),
+            }));
         }
         self.expect(b':')
     }

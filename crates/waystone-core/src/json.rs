@@ -114,7 +114,7 @@ pub(crate) fn describe(error: &dyn fmt::Display) -> String {
 fn why_unread(error: &serde_json::Error) -> String {
     let text = describe(error);
     match error.classify() {
-        Category::Eof if error.column() == 0 => "not valid JSON: there is nothing".to_owned(),
+        Category::Eof if (error.line(), error.column()) == (1, 0) => "not valid JSON: there is nothing".to_owned(),
         Category::Syntax | Category::Eof => format!("not valid JSON: {text}"),
         Category::Data | Category::Io => text,
     }

@@ -46,6 +46,7 @@ pub struct Ranked {
     /// Whether it is what was asked for: by workflow, or by words and not only by meaning.
     is_asked: bool,
     is_own: bool,
+    is_on_other_branch: bool,
     score: f64,
 }
 
@@ -117,16 +118,19 @@ fn weigh(found: Resumable, asked: &Asked<'_>, best: f64) -> Ranked {
     if let Some(branch) = same(|git| git.branch.as_ref()) {
         add(BRANCH, format!("same git branch {}", quoted(branch)));
     }
+    let branches = (here.and_then(|git| git.branch.as_ref()), there.and_then(|git| git.branch.as_ref()));
+    let is_on_other_branch = matches!(branches, (Some(here), Some(there)) if here != there);
     if !is_own {
         add(0.0, format!("in another project, `{}`", session.project_id));
     }
     let age_ms = asked.now.ms().saturating_sub(session.last_accessed_at.ms()).max(0) as f64;
     add(RECENCY / (1.0 + age_ms / DAY_MS), format!("last used {} ago", asked.now.age_of(session.last_accessed_at)));
     let is_asked = is_workflow || found.is_named || has_words;
-    Ranked { found, why, started_alike: Vec::new(), is_asked, is_own, score }
+    Ranked { found, why, started_alike: Vec::new(), is_asked, is_own, is_on_other_branch, score }
 }
 
-/// Of those that began alike in a project the newest takes the place of the best, or the newest that is what was asked for.
+/// Of those that began alike in a project the newest takes the place of the best, or the newest that is what was asked for. One that was
+/// saved on another branch does not stand for one of this.
 fn join_alike(ranked: Vec<Ranked>) -> Vec<Ranked> {
     let mut groups: Vec<Vec<Ranked>> = Vec::new();
     let mut places: HashMap<(ProjectId, [u8; 32]), usize> = HashMap::new();
@@ -143,7 +147,7 @@ fn join_alike(ranked: Vec<Ranked>) -> Vec<Ranked> {
     let newest = |mut runs: Vec<Ranked>| {
         let score = runs.first().map(|best| best.score)?;
         // Stable, and what was asked for comes first already.
-        runs.sort_by_key(|run| (!run.is_asked, std::cmp::Reverse(run.found.accessed_seq)));
+        runs.sort_by_key(|run| (!run.is_asked, run.is_on_other_branch, std::cmp::Reverse(run.found.accessed_seq)));
         let mut runs = runs.into_iter();
         let first = runs.next()?;
         let started_alike = runs.map(|run| run.found.session.id).take(ALIKE_MAX).collect();

@@ -21,8 +21,7 @@ pub struct Survivors {
 }
 
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern =
-        r"\b[A-Z]\w*(Error|Exception)\b|^\s*(error|Error|ERROR|fatal|FAILED|FAIL)\b|\b(ERROR|FATAL)\b|\bpanicked at\b";
+    let pattern = r"\b[A-Z]\w*(Error|Exception)\b|^\s*(error|Error|ERROR|fatal|FAILED|FAIL)\b|:\s(fatal )?error(:|\s[A-Z]+\d)|\b(ERROR|FATAL)\b|\bpanicked at\b";
     Regex::new(pattern).expect("the pattern is a constant")
 });
 static DECISION: LazyLock<Regex> = LazyLock::new(|| {

@@ -111,7 +111,8 @@ fn make_sealed(
     why_unusable(&fresh)?.map_or(Ok(()), |damage| Err(failed(directory, &damage)))
 }
 
-fn bring_to_present(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
+/// An older format is copied before it becomes the present one.
+pub(crate) fn bring_to_present(directory: &DataDirectory, now: Timestamp) -> Result<(), OpenError> {
     match migration::is_current(directory)? {
         true => Ok(()),
         false => migration::run(directory, now),

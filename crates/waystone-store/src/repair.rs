@@ -12,6 +12,7 @@ use waystone_core::clock::{Clock, Timestamp};
 
 use crate::backup;
 use crate::directory::{CONTEXTS, DataDirectory};
+use crate::key::bring_to_present;
 use crate::lock::take_alone;
 use crate::mirror::{self, list_files};
 use crate::platform::{create_private_dir, sync_directory};
@@ -47,6 +48,7 @@ pub fn repair<'a>(
     }
     check_files(&directory)?;
     let Some(damage) = why_unusable(&directory)? else {
+        bring_to_present(&directory, now)?;
         let Imported { findings, emptied } = import_files(&directory, &directory, &Base::Itself, now, progress)?;
         remove_emptied(&emptied).map_err(unusable)?;
         return Ok(Repaired { findings, ..Repaired::default() });

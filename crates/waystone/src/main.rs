@@ -32,13 +32,14 @@ fn main() -> ExitCode {
         Err(error) => return cli::refuse(&error),
     };
     let (json, is_hook) = (arguments.json, cli::hook::is_run_by_client(&arguments.command));
+    let is_doctor = matches!(arguments.command, Command::OnStore(OnStore::Doctor(_)));
     match start(arguments, umask) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_hook => {
             cli::hook::log(&error);
             ExitCode::SUCCESS
         }
-        Err(error) => cli::report(&error, json),
+        Err(error) => cli::report(&error, json, is_doctor),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::unit::Cut;
+use super::unit::{Cut, Unit};
 use crate::survive::Anchor;
 
 /// Of the budget, for the newest items, whole.
@@ -38,9 +38,9 @@ struct Chooser<'a> {
     spent: f32,
 }
 
-/// What the user asked for last, and nothing else; `None` if nothing is asked for.
-pub(super) fn only_request(cut: &Cut) -> Option<Choice> {
-    let is_chosen: Vec<bool> = cut.units.iter().map(|unit| unit.is_request).collect();
+/// What meets a condition, and nothing else; `None` if nothing does.
+pub(super) fn only(cut: &Cut, is_wanted: impl Fn(&Unit) -> bool) -> Option<Choice> {
+    let is_chosen: Vec<bool> = cut.units.iter().map(is_wanted).collect();
     is_chosen.contains(&true).then_some(Choice { is_chosen })
 }
 

@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::choose::{Choice, choose, only_request};
+use super::choose::{Choice, choose, only};
 use super::unit::{Cut, Form, Member, Node, Unit};
+use crate::survive::Anchor;
 use crate::tokens::count;
 
 /// How often the budget is tried to be filled.
@@ -28,13 +29,23 @@ impl Pieces {
     pub(super) fn cut(value: &Value, lines: bool, goal: Option<&str>) -> Self {
         let (cut, root) = Cut::read(value, lines);
         let worths = cut.entities.worths(goal);
-        let request = only_request(&cut).and_then(|choice| render(&root, &cut.units, &choice));
-        let request_tokens = request.map_or(0, |request| count(&request.to_string()));
-        Self { root, cut, worths, request_tokens }
+        let mut pieces = Self { root, cut, worths, request_tokens: 0 };
+        pieces.request_tokens = pieces.tokens_of(|unit| unit.is_request);
+        pieces
     }
 
     pub(super) fn request_tokens(&self) -> usize {
         self.request_tokens
+    }
+
+    /// What the newest error takes alone, with all that it stands in; 0 if there is none.
+    pub(super) fn error_tokens(&self) -> usize {
+        self.tokens_of(|unit| unit.anchor == Some(Anchor::Error))
+    }
+
+    fn tokens_of(&self, is_wanted: impl Fn(&Unit) -> bool) -> usize {
+        let chosen = only(&self.cut, is_wanted).and_then(|choice| render(&self.root, &self.cut.units, &choice));
+        chosen.map_or(0, |chosen| count(&chosen.to_string()))
     }
 
     /// The most of it that fits into `tokens_max`, and how many that takes; `None` if nothing does.

@@ -132,10 +132,16 @@ fn glance(context: &Map<String, Value>, rules: &Rules) -> (Vec<String>, String) 
     let mut keys: Vec<(&str, Class)> =
         classify_all(context, rules).into_iter().map(|(key, verdict)| (key, verdict.class)).collect();
     keys.sort_by_key(|(_, class)| *class);
-    let said = keys.iter().find_map(|(key, _)| match &context[*key] {
-        Value::String(text) if !text.trim().is_empty() => Some(format!("{}: {text}", cut(key, KEY_CHARS))),
-        _ => None,
-    });
+    let say = |words_min: usize| {
+        keys.iter().find_map(|(key, _)| match &context[*key] {
+            Value::String(text) if text.split_whitespace().nth(words_min - 1).is_some() => {
+                Some(format!("{}: {text}", cut(key, KEY_CHARS)))
+            }
+            _ => None,
+        })
+    };
+    // A single word is a name or an id more often than what it is about.
+    let said = say(2).or_else(|| say(1));
     let keys = keys.iter().take(KEYS_MAX).map(|(key, _)| cut(key, KEY_CHARS)).collect();
     (keys, cut(&said.unwrap_or_default(), TEXT_CHARS))
 }

@@ -71,14 +71,14 @@ impl Engine {
         let usage = self.store.sum_usage(scope, &project, &which, None).await?;
         let (tokens, touched) = (usage.tokens(), put.ids.len() as u64 - put.added);
         let mut warnings = self.warnings();
-        warnings.extend(
-            (touched > 0 && has_fields).then(|| {
-                format!("{touched} of the texts were known: they keep the task, tags, topic and file they had")
-            }),
-        );
+        warnings.extend((touched > 0 && has_fields).then(|| {
+            let keep = if touched == 1 { "was known: it keeps" } else { "were known: they keep" };
+            format!("{touched} of the texts {keep} the task, tags, topic and file of before")
+        }));
         warnings.extend((put.elsewhere > 0).then(|| {
             let count = put.elsewhere;
-            format!("{count} of the texts were known and stay where they are: stashed, or in another task")
+            let are = if count == 1 { "was known and stays where it is" } else { "were known and stay where they are" };
+            format!("{count} of the texts {are}: stashed, or in another task")
         }));
         warnings.extend(self.limits.nearly_reached(0, Used { total: put.total_bytes, ..Used::default() }));
         warnings.extend(put.warnings);
@@ -278,7 +278,9 @@ impl Engine {
             arguments.insert("filters".to_owned(), serde_json::json!({ "task_id": task }));
         }
         arguments.insert("move_to_active".to_owned(), true.into());
-        Ok((found, Some(NextCall { tool: "context_retrieve_stashed", arguments })))
+        // What belongs to no task or another comes back there, and not into the window of this one.
+        let next = NextCall { tool: "context_retrieve_stashed", arguments };
+        Ok((found, (task.is_none() || of_task.is_some()).then_some(next)))
     }
 }
 

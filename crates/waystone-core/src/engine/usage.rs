@@ -195,6 +195,7 @@ fn entropy<'a>(counts: impl Iterator<Item = &'a u64> + Clone) -> f64 {
 
 fn recommend(percent: f64) -> Recommendation {
     let (priority, message) = match percent {
+        percent if percent > 100.0 => ("urgent", "Context has more than its limit: prune now"),
         percent if percent >= URGENT => ("urgent", "Context is nearly full: prune now"),
         percent if percent >= HIGH => ("high", "Context usage is high: prune before it is full"),
         percent if percent >= USAGE_WARNED_PERCENT => ("medium", "Context fills up: plan what may go"),

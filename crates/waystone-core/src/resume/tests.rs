@@ -165,3 +165,14 @@ fn of_sessions_that_began_alike_the_newest_stands_for_all() {
     let (ranked, _) = ask(asked.collect(), Some("auth"), None);
     assert_eq!(shown(&ranked), [group("c", &["b", "a"]), group("e", &[]), group("d", &[])]);
 }
+
+#[test]
+fn of_sessions_that_began_alike_one_on_another_branch_stands_for_none_on_this() {
+    let runs = vec![
+        on("feat/x", "f00d", begun_like("a", session("here", 90))),
+        on("main", "f00d", begun_like("a", session("there", 1))),
+    ];
+    let (ranked, _) = ask(runs, None, None);
+    assert_eq!(ranked[0].found.session.id.as_str(), "here");
+    assert_eq!(ranked[0].why[0], "same git branch `feat/x`");
+}

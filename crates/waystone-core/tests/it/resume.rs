@@ -91,6 +91,26 @@ async fn a_session_is_found_by_its_words_its_name_its_tags_and_its_workflow() {
     );
 }
 
+#[tokio::test]
+async fn ones_own_project_is_found_behind_any_number_of_better_matches_elsewhere() {
+    let mut h = Harness::new();
+    h.save(
+        "own",
+        json!({ "goal": "rotate the signing keys of the gateway, and much else that is said at some length" }),
+    )
+    .await;
+    for n in 0..30 {
+        let context = json!({ "goal": "rotate the signing keys", "n": n });
+        let request = json!({ "sessionId": format!("away{n}"), "projectId": "other", "context": context });
+        h.try_save(request).await.unwrap();
+    }
+    h.restart_mirrored().await;
+    let found = resume(&h, json!({ "query": "rotate the signing keys" })).await;
+    let own = found.sessions.iter().find(|one| one.session_id.as_str() == "own").expect("it matches as well");
+    assert_eq!(own.why[0], "matches `rotate the signing keys`");
+    assert!(!found.confident || found.sessions[0].session_id.as_str() == "own");
+}
+
 /// Housekeeping is a second or so behind, and nobody waits for it.
 #[tokio::test]
 async fn what_was_saved_a_moment_ago_is_found_by_its_words() {

@@ -16,6 +16,7 @@ use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, Packed, unpack};
 use waystone_core::store::{Scope, StoredCheckpoint, Wanted};
 
+use super::clock::last_believed;
 use super::error::{DbResult, missing_id, unreadable};
 use super::log::{Operation, append, append_and_publish, handle};
 use super::origin::read_origin;
@@ -113,13 +114,6 @@ pub(crate) fn restore(db: &Connection, scope: &Scope, id: &CheckpointId, at: Tim
     Ok(Checkpoint { archived: false, ..checkpoint })
 }
 
-/// From when on something is archived: the newest time that was believed, if the clock was set back since. Otherwise its grace would be
-/// over as soon as the clock is right again.
-pub(super) fn archived_at(db: &Connection, at: Timestamp) -> DbResult<i64> {
-    let seen: Option<i64> = db.prepare_cached("SELECT max(seen_at_ms) FROM clock")?.query_row([], |row| row.get(0))?;
-    Ok(at.ms().max(seen.unwrap_or(i64::MIN)))
-}
-
 /// The file of a checkpoint's group is to follow.
 fn mark_group_changed(db: &Connection, key: i64, seq: i64) -> DbResult<()> {
     db.prepare_cached(
@@ -133,7 +127,7 @@ pub(super) fn mark_archived(db: &Connection, key: i64, at: Timestamp, seq: i64, 
     db.prepare_cached(
         "UPDATE checkpoint SET archived_at_ms = ?2, archived_seq = ?3, archived_why = ?4 WHERE key = ?1",
     )?
-    .execute(params![key, archived_at(db, at)?, seq, why])?;
+    .execute(params![key, last_believed(db, at)?, seq, why])?;
     mark_group_changed(db, key, seq)
 }
 

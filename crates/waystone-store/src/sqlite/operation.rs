@@ -148,7 +148,7 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
                 )
             }
             "checkpoint.saved" => {
-                format!("operation {} saved a checkpoint, which is deleted and not undone", found.seq)
+                format!("operation {} saved a checkpoint; a save is not undone, but what it saved can be deleted", found.seq)
             }
             kind => format!("operation {} is {kind}, which cannot be undone", found.seq),
         });
@@ -193,7 +193,8 @@ fn told(first: &Found, is_live: bool, changes: &Changes) -> String {
         message += &format!("; {} of its segments were removed for good before", changes.removed);
     }
     if changes.met_again > 0 {
-        message += &format!("; {} stay, as they were put again since", changes.met_again);
+        let stay = if changes.met_again == 1 { "stays, as it was" } else { "stay, as they were" };
+        message += &format!("; {} {stay} put again since", changes.met_again);
     }
     message
 }

@@ -64,12 +64,17 @@ pub(crate) fn list(
     if let Some(query) = &wanted.query {
         all.add(IS_NAMED, query, NAMED_MAX, |one| one.is_named = true)?;
         let named = ListCheckpoints { query: Some(query.clone()), limit: NAMED_MAX, ..ListCheckpoints::default() };
-        for id in checkpoint::list_sessions(db, scope, &named)? {
-            all.add("id = ?2", &id, 1, |one| one.is_named = true)?;
+        for project_id in [None, wanted.project.clone()] {
+            for id in checkpoint::list_sessions(db, scope, &ListCheckpoints { project_id, ..named.clone() })? {
+                all.add("id = ?2", &id, 1, |one| one.is_named = true)?;
+            }
         }
-        let meant = ListCheckpoints { content: true, limit: HITS_MAX, ..named };
-        for mut found in search::search_checkpoints(db, scope, corpora, &meant, now)?.checkpoints {
-            all.add("id = ?2", &found.session_id.as_str(), 1, |one| one.hit = found.hit.take())?;
+        // Those of one's own project are looked for by themselves too: others may fit the words better, and be many.
+        for project_id in [None, wanted.project.clone()] {
+            let meant = ListCheckpoints { content: true, limit: HITS_MAX, project_id, ..named.clone() };
+            for mut found in search::search_checkpoints(db, scope, corpora, &meant, now)?.checkpoints {
+                all.add("id = ?2", &found.session_id.as_str(), 1, |one| one.hit = one.hit.take().or(found.hit.take()))?;
+            }
         }
         all.add_unindexed(query, now)?;
     }

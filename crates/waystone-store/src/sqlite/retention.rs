@@ -142,11 +142,11 @@ fn list_first(db: &Connection, before: Timestamp) -> DbResult<Vec<(i64, Kind, i6
     let deleted =
         "SELECT archived_at_ms, session FROM checkpoint WHERE archived_why = 'deleted' AND archived_at_ms < ?1
          ORDER BY archived_at_ms LIMIT 1";
-    let pruned = "SELECT (SELECT max(archived_at_ms) FROM checkpoint WHERE group_key = p.group_key), p.group_key FROM checkpoint AS p
+    let pruned = "SELECT (SELECT max(archived_at_ms) FROM checkpoint WHERE group_key = p.group_key) AS last, p.group_key FROM checkpoint AS p
          WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
              (SELECT 1 FROM checkpoint AS live
               WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
-         ORDER BY p.archived_at_ms LIMIT 1";
+         ORDER BY last LIMIT 1";
     let mut first = Vec::new();
     for (kind, sql) in [(Kind::Session, session.as_str()), (Kind::Deleted, deleted), (Kind::Pruned, pruned)] {
         let found = db

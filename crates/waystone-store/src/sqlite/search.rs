@@ -54,8 +54,9 @@ fn look(db: &Connection, corpus: &Corpus, table: &str, query: &str, allowed: &[b
     matched.extend(nearest.iter().filter(|(_, near)| *near > NEAR).take(NEAREST_COUNTED).map(|(place, _)| *place));
     let found = join(&words.places, &nearest, |place| corpus.beside(place));
     let keys = found.into_iter().filter(|found| allowed[found.place]);
-    let keys = keys.map(|found| (corpus.keys[found.place], found)).collect();
-    Ok(Hits { keys, matches: matched.len() as u64, is_cut: words.is_cut })
+    let keys: Vec<_> = keys.map(|found| (corpus.keys[found.place], found)).collect();
+    // What only stands beside a match is found, too.
+    Ok(Hits { matches: matched.len().max(keys.len()) as u64, keys, is_cut: words.is_cut })
 }
 
 fn search_project(

@@ -9,7 +9,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::id::{ProjectId, SessionId};
 use waystone_core::store::{NewCheckpoint, Scope};
 
-use super::checkpoint::archived_at;
+use super::clock::last_believed;
 use super::conversation;
 use super::cursor;
 use super::error::{DbResult, unreadable};
@@ -76,7 +76,7 @@ fn insert(
     db.prepare_cached(
         "INSERT INTO session (space, id, seq, accessed_seq, project, name, tags, workflow, correlation, created_at_ms,
                               last_accessed_at_ms, head, checkpoint_count, size_bytes, critical_keys, context_rules, wrapped_key)
-         SELECT ?1, ?2, ?3, ?3, ?4, NULL, sealed('[]', 'tags', ?2, owner, key), ?5, sealed(?6, 'correlation', ?2, owner, key), ?7, ?7,
+         SELECT ?1, ?2, ?3, ?3, ?4, NULL, sealed('[]', 'tags', ?2, owner, key), ?5, sealed(?6, 'correlation', ?2, owner, key), ?7, ?8,
                 NULL, 0, 0, sealed('[]', 'critical_keys', ?2, owner, key), sealed('[]', 'context_rules', ?2, owner, key), key
          FROM (SELECT 'session:' || ?2 AS owner, new_key('session:' || ?2) AS key LIMIT 1)",
     )?
@@ -88,6 +88,7 @@ fn insert(
         workflow,
         correlation.0,
         at.ms(),
+        last_believed(db, at)?,
     ])?;
     let key = db.last_insert_rowid();
     db.prepare_cached("UPDATE space SET session_count = session_count + 1 WHERE space = ?1")?
@@ -101,7 +102,7 @@ pub(crate) fn touch(db: &Connection, scope: &Scope, key: i64, at: Timestamp) -> 
     db.prepare_cached(
         "UPDATE session SET accessed_seq = ?2, last_accessed_at_ms = max(last_accessed_at_ms, ?3) WHERE key = ?1",
     )?
-    .execute(params![key, seq, at.ms()])?;
+    .execute(params![key, seq, last_believed(db, at)?])?;
     Ok(())
 }
 
@@ -241,7 +242,7 @@ pub(crate) fn archive(
     let payload = json!({ "sessionId": id, "projectId": session.project_id });
     let seq = append_and_publish(db, scope, &operation(&session, "session.deleted", at, payload))?;
     db.prepare_cached("UPDATE session SET archived_at_ms = ?3, archived_seq = ?4 WHERE space = ?1 AND id = ?2")?
-        .execute(params![scope.space, id.as_str(), archived_at(db, at)?, seq])?;
+        .execute(params![scope.space, id.as_str(), last_believed(db, at)?, seq])?;
     db.prepare_cached(
         "UPDATE space SET session_count = session_count - 1, checkpoint_count = checkpoint_count - ?2 WHERE space = ?1",
     )?

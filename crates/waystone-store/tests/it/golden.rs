@@ -34,6 +34,21 @@ async fn every_golden_directory_opens() {
     }
 }
 
+/// A repair that meets an older format is a migration too.
+#[test]
+fn an_older_format_is_copied_before_a_repair_makes_it_the_present_one() {
+    let present = present_version();
+    for golden in golden::all() {
+        let root = golden.directory.path();
+        if version(root) < present {
+            let clock: Arc<dyn Clock> = Arc::new(ManualClock::unique());
+            let repaired = waystone_store::repair(root, &clock, &mut |_, _| {}).unwrap();
+            assert_eq!(repaired.damage, None, "{}", golden.name);
+            assert!(root.join("backups").is_dir() && version(root) == present, "{}", golden.name);
+        }
+    }
+}
+
 /// Whoever changes the format must add a directory that has it.
 #[test]
 fn the_newest_golden_directory_has_the_present_format() {

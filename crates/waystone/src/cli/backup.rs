@@ -72,6 +72,7 @@ pub(crate) fn restore(command: &RestoreFrom, root: Root<'_>, clock: &Arc<dyn Clo
         advance(&bar, done, total);
     })?;
     bar.finish_and_clear();
+    super::note(&format!("{} is in place", command.directory.display()));
     if let Some(folder) = restored.set_aside {
         super::note(&format!("what was there is in {}", folder.display()));
     }

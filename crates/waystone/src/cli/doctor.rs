@@ -87,7 +87,9 @@ fn show(checkup: &Checkup) -> String {
         .iter()
         .map(|finding| vec![word(finding.kind).to_owned(), finding.subject.clone(), finding.message.clone()]);
     let found = match checkup.findings.is_empty() {
-        true => "Both copies of every checkpoint are whole.\n".to_owned(),
+        true => {
+            "Both copies of every checkpoint are whole; those of conversations have one, and the backups.\n".to_owned()
+        }
         false => table(&["WHAT", "WHERE", "WHY"], rows),
     };
     format!("checked {} in {}\n{found}", count(checkup.checkpoints, "checkpoint"), count(checkup.files, "file"))

@@ -15,7 +15,7 @@ use super::Arguments;
 use super::hint::with_details;
 use super::render::{line, plain_json};
 
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, 2 an argument, a setting or a file that was given is \
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed or the doctor found damage, 2 an argument, a setting or a file that was given is \
 wrong, 3 the data directory cannot be used.";
 
 /// A failure that only the command line has.
@@ -68,10 +68,15 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
 }
 
 /// Prints why a command failed and what to do, to standard error.
-pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error, as_json: bool, is_doctor: bool) -> ExitCode {
     let mut reply = reply_to(error);
     reply.error.hint = with_details(&reply.error.hint, &reply.error.details);
-    print(&reply, as_json)
+    let code = print(&reply, as_json);
+    match error.downcast_ref() {
+        // To find that is what the doctor is for.
+        Some(OpenError::Database { .. } | OpenError::Lost { .. }) if is_doctor => ExitCode::from(1),
+        _ => code,
+    }
 }
 
 fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {

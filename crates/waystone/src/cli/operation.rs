@@ -51,7 +51,8 @@ pub(crate) async fn run(
     }
     out.print(&undone, |undone| {
         let segments = count(undone.segments_changed, "segment");
-        format!("{}: {segments} changed (waystone undo {} does it again)", plain(&undone.message), undone.operation_id)
+        let back = if undone.undone.kind == "operation.undone" { "takes it back" } else { "does it again" };
+        format!("{}: {segments} changed (waystone undo {} {back})", plain(&undone.message), undone.operation_id)
     })
 }
 

@@ -19,7 +19,13 @@ pub(crate) async fn run(engine: &Engine, scope: &Scope, out: &Out) -> anyhow::Re
             ("operations", status.operation_count.to_string()),
             ("encryption", if status.encrypted { "sealed".to_owned() } else { "none".to_owned() }),
             ("mode", if status.read_only { "read-only".to_owned() } else { String::new() }),
-            ("processes", status.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+            ("other processes", others(&status.processes)),
         ])
     })
+}
+
+/// Who uses the directory besides this process.
+fn others(processes: &[u32]) -> String {
+    let others = processes.iter().filter(|id| **id != std::process::id());
+    others.map(u32::to_string).collect::<Vec<_>>().join(", ")
 }

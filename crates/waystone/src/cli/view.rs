@@ -124,6 +124,8 @@ pub(crate) fn report(report: &ViewReport) -> String {
     let anchors = survival.anchors;
     let anchors = match anchors.total {
         0 => String::new(),
+        1 if anchors.in_view == 1 => "; the line that matters most is in view".to_owned(),
+        1 => "; the line that matters most is not in view".to_owned(),
         total => format!("; {} of {total} lines that matter most are in view", anchors.in_view),
     };
     let written = report.summary.as_ref().map(|summary| {

@@ -1,5 +1,7 @@
 //! Turns that someone ends before their end, and what is kept of them.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -8,13 +10,15 @@ use super::{MESSAGE_COMPLETED, Signal, completed, plain_step, refused};
 use crate::api::{ContextState, MessageType, Origin, Role, ToolOutcome, TurnChanged};
 use crate::engine::Engine;
 use crate::engine::conversation::retry_of;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unavailable};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
 use crate::store::{Idempotency, MessageFacts, NewMessage, OpenCall, Scope, Step, Stepped, ToolChange, Turn};
 
 /// What becomes true when someone ends a turn.
 const CANCELLED: &str = "turn.cancelled";
+/// A turn that has not ended so long after it was told to waits for a store that cannot be written.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(20);
 /// Who finds more events than this since it looked does not go on: they may be another turn's.
 const EVENTS_MAX: u32 = 256;
 
@@ -48,7 +52,13 @@ impl Engine {
             match turn.run.as_deref().and_then(|run| self.turns.find(context, run)) {
                 Some(signal) => {
                     signal.send_replace(Signal::Cancel(scope.clone(), idempotency.clone()));
-                    signal.closed().await;
+                    tokio::select! {
+                        () = signal.closed() => {}
+                        () = self.clock.sleep(CANCELLED_WITHIN) => return Err(Error::StorageUnavailable {
+                            reason: Unavailable::Busy,
+                            message: "that the turn is ended cannot be kept yet; it ends as soon as it can be".to_owned(),
+                        }),
+                    }
                 }
                 None => {
                     let stepped = self.cancel_from_outside(scope, context, &turn, idempotency.clone()).await?;

@@ -240,12 +240,18 @@ impl Live {
         let mut step = self.step(self.turn.state);
         step.events.push(deltas);
         let (engine, scope, channel) = (self.engine.clone(), self.scope.clone(), Arc::clone(&self.channel));
+        let mut signal = self.signal.clone();
         self.writing = Some(tokio::spawn(async move {
             let mut pauses = STORE_PAUSES.iter();
             loop {
                 match (engine.store.step_turn(&scope, step.clone()).await, pauses.next()) {
-                    (Err(Error::StorageUnavailable { .. }), Some(pause)) => {
-                        engine.clock.sleep(Duration::from_secs(*pause)).await;
+                    (failed @ Err(Error::StorageUnavailable { .. }), Some(pause)) => {
+                        let pause = engine.clock.sleep(Duration::from_secs(*pause));
+                        tokio::select! {
+                            () = pause => {}
+                            // Who leaves does not wait for a store that cannot be used.
+                            _ = signal.wait_for(|signal| matches!(signal, Signal::Leave)) => return failed,
+                        }
                     }
                     (Ok(done), _) => {
                         channel.mark_written(told);

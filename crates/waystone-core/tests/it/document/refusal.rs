@@ -39,7 +39,7 @@ async fn a_document_that_is_not_one_is_refused() {
         ("[]", "`[` at byte 0"),
         ("{}", "format is missing"),
         (r#"{"format": "waystone.session"}"#, "version is missing"),
-        (r#"{"version": 1}"#, "`version` stands where format must"),
+        (r#"{"version": 1}"#, "it begins with `version` and not with `format`"),
         (r#"{"format": "other", "version": 1}"#, "its format is `other`"),
         (r#"{"format": "waystone.session", "version": 2, "more": 1}"#, "its version is 2, this program reads up to 1"),
         (r#"{"format": "waystone.session", "version": 0}"#, "version is 0"),

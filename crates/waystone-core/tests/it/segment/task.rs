@@ -8,8 +8,8 @@ use waystone_core::api::Tier;
 use waystone_testkit::Harness;
 
 use super::{
-    add, add_one, expand, find, ids, in_window, pin, prune, put, restore, set_task, snapshot, stash, task_context,
-    undo, unpin, working_set,
+    add, add_one, expand, find, ids, in_window, pin, prune, put, restore, retrieve, set_task, snapshot, stash,
+    task_context, undo, unpin, working_set,
 };
 
 const DAY_MS: i64 = 24 * 3_600_000;
@@ -143,4 +143,17 @@ async fn what_was_deleted_is_removed_after_seven_days_unless_a_snapshot_has_it()
     assert_eq!(find(&h, &captured).await.unwrap().tier, Tier::Working);
     assert_eq!(put(&h, json!({ "text": "deleted" })).await.unwrap().added, 1);
     h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_a_new_task_is_told_to_retrieve_comes_into_its_window() {
+    let h = Harness::new();
+    add(&h, json!({ "text": "of no task", "stash": true })).await;
+    let set = set_task(&h, json!({ "task_id": "new" })).await.unwrap();
+    assert_eq!((set.worth_retrieving.len(), set.next.is_some()), (1, false), "it would come back elsewhere");
+    add(&h, json!({ "text": "of this task", "task_id": "old", "stash": true })).await;
+    let set = set_task(&h, json!({ "task_id": "old" })).await.unwrap();
+    let next = set.next.unwrap();
+    retrieve(&h, json!(next.arguments)).await.unwrap();
+    assert_eq!(in_window(&h).await.len(), 1);
 }

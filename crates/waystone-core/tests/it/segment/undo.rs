@@ -183,7 +183,7 @@ async fn what_someone_else_put_too_stays_when_the_first_put_is_undone() {
     assert_eq!(undo_as(&h, &one).await.unwrap().segments_changed, 1);
     let undone = undo_as(&h, &one).await.unwrap();
     assert_eq!(undone.segments_changed, 0);
-    assert!(undone.message.contains("1 stay, as they were put again since"), "{}", undone.message);
+    assert!(undone.message.contains("1 stays, as it was put again since"), "{}", undone.message);
     assert_eq!(in_window(&h).await, [told.segment_ids[0].as_str()]);
     h.check_invariants().await;
 }

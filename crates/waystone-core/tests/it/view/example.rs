@@ -318,6 +318,24 @@ async fn what_shares_are_too_small_for_goes_to_whole_keys_the_newest_first() {
     assert_eq!(view.context["n"]["a"].as_array().unwrap().last(), Some(&json!(999)));
 }
 
+#[tokio::test]
+async fn the_newest_error_is_there_though_its_class_is_shortened_first() {
+    let h = Harness::new();
+    let steps: Vec<String> = (1..=400).map(|n| format!("[{n}/400] cc -c src/mod_{n}.c")).collect();
+    let error = "src/ledger.c:214:17: error: implicit declaration of function 'ledger_open'";
+    let build = [&steps[..399], &[error.to_owned()], &steps[399..]].concat().join("\n");
+    let context = json!({
+        "userGoal": "find out why the build fails", "buildLog": build, "notes": "lorem ipsum ".repeat(150),
+        "plan": ["look at the log", "mend it"],
+    });
+    for tokens in [120, 200, 400] {
+        let view = compress(&h, json!({ "context": context, "targetTokens": tokens })).await.unwrap();
+        let shown = view.context["buildLog"].as_str().unwrap_or_default();
+        assert!(shown.contains(error), "{tokens}: {:?}", view.context);
+        assert_eq!((view.report.survival.anchors.total, view.report.survival.anchors.in_view), (1, 1));
+    }
+}
+
 /// What shares were too small for goes to parts of a higher class before anything of a lower one.
 #[tokio::test]
 async fn what_is_left_over_goes_to_the_higher_class_first() {

@@ -11,6 +11,7 @@ use waystone_core::{Error, Limits};
 
 use super::retry::{remember, replay};
 use super::{add_to_counts, find_by_key, find_key_in, mark_archived, write_bytes};
+use crate::sqlite::clock::last_believed;
 use crate::sqlite::conversation;
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::log::{Operation, append_and_publish, handle, next_row_seq};
@@ -156,6 +157,12 @@ pub(crate) fn check_quota(
         let (used, max) = (session.size_bytes, new.session_bytes_max);
         return Err(Error::QuotaExceeded(Quota::SessionBytes { used, more: size, max }).into());
     }
+    // Replies say so each time; the log once.
+    let is_near = |used: u64| used.saturating_mul(100) >= new.session_bytes_max.saturating_mul(Limits::WARNED_PERCENT);
+    if is_near(session.size_bytes + size) && !is_near(session.size_bytes) {
+        let (session, used, max) = (new.session.as_str(), session.size_bytes + size, new.session_bytes_max);
+        tracing::warn!(session, used, max, "what a session holds comes near to WAYSTONE_MAX_SESSION_BYTES");
+    }
     check_room(db, scope, size, new.total_bytes_max)
 }
 
@@ -299,7 +306,7 @@ pub(crate) fn insert(
         "UPDATE session SET head = ?2, accessed_seq = ?3, last_accessed_at_ms = max(last_accessed_at_ms, ?4)
          WHERE key = ?1",
     )?
-    .execute(params![session.key, key, seq, new.at.ms()])?;
+    .execute(params![session.key, key, seq, last_believed(db, new.at)?])?;
     add_to_counts(db, scope, session.key, 1, packed.bytes.len())?;
     Ok(key)
 }

@@ -455,6 +455,22 @@ async fn nothing_goes_because_of_a_clock_that_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_session_that_was_saved_while_the_clock_was_behind_is_not_idle_when_it_is_right_again() {
+    let h = Harness::with_limits(Limits { total_bytes_max: 1000, ..Limits::default() });
+    upkeep(&h).purge(&|| false).unwrap();
+    h.clock.advance_ms(-20 * HOUR_MS);
+    let digits: String = (0..400).map(|n: u64| format!("{:016x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    let kept = h.save("new", json!({ "n": &digits[..1900] })).await;
+    assert!((900..1000).contains(&kept.size_bytes), "{}", kept.size_bytes);
+    h.clock.advance_ms(20 * HOUR_MS);
+    upkeep(&h).relieve(&|| false).unwrap();
+    assert_eq!(sessions(&h, false).await, ["new"], "it was saved a moment ago");
+    h.clock.advance_ms(2 * HOUR_MS);
+    upkeep(&h).relieve(&|| false).unwrap();
+    assert_eq!(sessions(&h, false).await, Vec::<String>::new(), "it is nearly all there is");
+}
+
+#[tokio::test]
 async fn pruned_checkpoints_go_with_their_whole_group_when_its_grace_is_over() {
     let h = Harness::with_limits(Limits { checkpoints_max: 40, retention_days: 0, ..Limits::default() });
     let mut keeper = upkeep(&h);

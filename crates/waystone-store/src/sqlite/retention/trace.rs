@@ -83,7 +83,7 @@ impl Upkeep {
         let newest: i64 = self.db()?.query_row("SELECT max(operation_seq) FROM space", [], |row| row.get(0))?;
         let seen = self.traces.seen_seq.replace(newest).unwrap_or(newest);
         let sql = "SELECT 1 FROM space AS s CROSS JOIN operation AS o ON o.space = s.space AND o.seq > ?1
-                   WHERE o.kind IN ('session.purged', 'checkpoint.purged', 'segment.purged')";
+                   WHERE o.kind IN ('session.purged', 'checkpoint.purged', 'segment.purged', 'snapshot.purged')";
         if seen < newest && self.db()?.prepare_cached(sql)?.exists(params![seen])? {
             self.traces.are_words_due = true;
             self.traces.log_due = Some(Instant::now() + SETTLED);

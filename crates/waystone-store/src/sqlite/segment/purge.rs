@@ -23,6 +23,9 @@ struct Old {
     size_bytes: i64,
 }
 
+/// So many snapshots are removed at once.
+const SNAPSHOTS_MAX: usize = 1000;
+
 /// Removes up to `limit` segments that were deleted before that time, the oldest first, unless a snapshot still has them. Pages that become free
 /// are overwritten; words in the index are for the caller to forget. Returns how many there were.
 pub(crate) fn purge(
@@ -34,12 +37,33 @@ pub(crate) fn purge(
 ) -> DbResult<usize> {
     overwriting(db, || {
         // A snapshot whose making was undone keeps nothing any more.
-        db.prepare_cached("DELETE FROM snapshot WHERE archived_at_ms < ?1")?.execute(params![before.ms()])?;
+        remove_snapshots(db, before, is_grace_cut, at)?;
         let old = list_old(db, before, limit)?;
         tell(db, &old, is_grace_cut, at)?;
         remove(db, &old)?;
         Ok(old.len())
     })
+}
+
+fn remove_snapshots(db: &Connection, before: Timestamp, is_grace_cut: bool, at: Timestamp) -> DbResult<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT n.key, n.space, p.id, n.id FROM snapshot AS n JOIN project AS p ON p.key = n.project
+         WHERE n.archived_at_ms < ?1 LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![before.ms(), SNAPSHOTS_MAX])?;
+    while let Some(row) = rows.next()? {
+        let (key, space, project, id): (i64, i64, String, String) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let scope = Scope { space, ..Scope::local("maintenance") };
+        let mut payload = json!({ "project_id": project, "snapshot_id": id });
+        if is_grace_cut {
+            payload["graceCut"] = true.into();
+        }
+        let operation = Operation { at, kind: "snapshot.purged", project: &project, subject: Vec::new(), payload };
+        append_and_publish(db, &scope, &operation)?;
+        db.prepare_cached("DELETE FROM snapshot WHERE key = ?1")?.execute(params![key])?;
+    }
+    Ok(())
 }
 
 /// Those of a project stand together.

@@ -17,7 +17,7 @@ pub(super) const HELP: &str = "\
 /quit          end, as Ctrl-D does
 
 A line that ends with \\ goes on in the next one. One that begins with a space is
-said as it is. Ctrl-C ends an answer; what was written of it is kept.
+said as it is. Ctrl-C ends an answer; what was written of it is kept. At the prompt it drops the line, and twice it ends the talk.
 ";
 
 #[derive(Debug, PartialEq, Eq)]

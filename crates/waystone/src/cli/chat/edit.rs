@@ -1,7 +1,7 @@
 //! A line on a terminal that can be edited, and taken from those that were typed before. They are kept in memory alone: what is said can
 //! be secret.
 
-use std::io;
+use std::io::{self, Write};
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
@@ -34,13 +34,19 @@ impl LineEditor {
         Self::with(std::mem::take(self.editor.history_mut()))
     }
 
-    /// The next line; `None` if there are no more, or someone interrupts.
-    pub(super) fn read(&mut self, prompt: &str) -> io::Result<Option<String>> {
-        match self.editor.readline(&shown(prompt)) {
-            Ok(line) => Ok(Some(line)),
-            Err(ReadlineError::Eof | ReadlineError::Interrupted) => Ok(None),
-            Err(error) => Err(io::Error::other(error)),
+    /// The next line; `None` if there are no more, or someone interrupts so many times. What was typed before that is dropped.
+    pub(super) fn read(&mut self, prompt: &str, times: usize) -> io::Result<Option<String>> {
+        for time in 1.. {
+            match self.editor.readline(&shown(prompt)) {
+                Ok(line) => return Ok(Some(line)),
+                Err(ReadlineError::Interrupted) if time < times => {
+                    writeln!(io::stdout(), "Ctrl-C once more, Ctrl-D or /quit ends.")?;
+                }
+                Err(ReadlineError::Eof | ReadlineError::Interrupted) => break,
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
+        Ok(None)
     }
 
     pub(super) fn remember(&mut self, typed: &str) {

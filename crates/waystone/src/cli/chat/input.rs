@@ -36,11 +36,22 @@ impl Input {
             self.editor = self.editor.take().and_then(LineEditor::anew);
             self.reading.take_if(|reading| reading.is_finished());
         }
-        self.ask(question, interrupts).await
+        self.read(question, interrupts, 1).await
     }
 
-    /// The next line without its end; `None` when there are no more, or someone interrupts. What is shown next begins a line.
+    /// The next line without its end; `None` when there are no more, or someone interrupts twice: once may have been meant for an answer that
+    /// had just ended. What is shown next begins a line.
     pub(super) async fn ask(&mut self, prompt: &str, interrupts: &mut Interrupts) -> anyhow::Result<Option<String>> {
+        self.read(prompt, interrupts, 2).await
+    }
+
+    /// The same, and someone has had enough who interrupts so often.
+    async fn read(
+        &mut self,
+        prompt: &str,
+        interrupts: &mut Interrupts,
+        times: usize,
+    ) -> anyhow::Result<Option<String>> {
         let Some(mut editor) = self.editor.take() else {
             let line = self.ask_plainly(prompt, interrupts).await?;
             if line.is_none() {
@@ -52,7 +63,7 @@ impl Input {
         interrupts.forget();
         let prompt = prompt.to_owned();
         let (editor, line) = spawn_blocking(move || {
-            let line = editor.read(&prompt);
+            let line = editor.read(&prompt, times);
             (editor, line)
         })
         .await?;

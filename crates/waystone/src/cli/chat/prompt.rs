@@ -36,7 +36,7 @@ pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
             Ok(Some(Command::Quit)) => return Ok(()),
             Ok(Some(command)) => {
                 if let Err(error) = carry_out(command, talk).await {
-                    let _ = report(&error, false);
+                    let _ = report(&error, false, false);
                 }
                 tell("\n")?;
             }

@@ -160,6 +160,8 @@ fn a_line_is_edited_and_taken_from_those_before() {
     said(UP, "two lines");
     said("\x1b[200~pasted\rin two lines\x1b[201~", "pasted in two lines");
     terminal.press("never said\x03");
+    terminal.wait_for("Ctrl-C once more");
+    terminal.press("\x03");
     assert!(terminal.ended(true).contains("` goes on\n"));
     let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();
     let said = person.said(&id, "main");
