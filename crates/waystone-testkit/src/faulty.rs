@@ -12,7 +12,7 @@ mod unsaved;
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct FaultyStore {
     inner: SharedStore,
     fault: Fault,
     taken: AtomicUsize,
+    /// No step of a turn can be written.
+    is_stuck: AtomicBool,
     /// The beginnings of what it was given to keep, as they would stand in a file that is not sealed.
     told: Mutex<HashSet<Vec<u8>>>,
 }
@@ -64,7 +66,12 @@ const HEADER_BYTES: usize = 6;
 
 impl FaultyStore {
     pub fn new(inner: SharedStore, fault: Fault) -> Self {
-        Self { inner, fault, taken: AtomicUsize::new(0), told: Mutex::default() }
+        Self { inner, fault, taken: AtomicUsize::new(0), is_stuck: AtomicBool::new(false), told: Mutex::default() }
+    }
+
+    /// From now on steps of turns are refused, or taken again.
+    pub(crate) fn refuse_steps(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Ordering::SeqCst);
     }
 
     /// How many saves the store has taken so far without answering them at once: those are in its queue, or have been.
@@ -102,6 +109,16 @@ impl FaultyStore {
                 message: "a fault was injected".to_owned(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    fn step_of_turn(&self) -> Result<()> {
+        self.step()?;
+        match self.is_stuck.load(Ordering::SeqCst) {
+            true => {
+                Err(Error::StorageUnavailable { reason: Unavailable::Full, message: "the disk is full".to_owned() })
+            }
+            false => Ok(()),
         }
     }
 }

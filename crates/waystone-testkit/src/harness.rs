@@ -68,6 +68,11 @@ impl Harness {
         (self.engine, self.store) = open(self.directory.path(), &self.clock, &self.limits, steps);
     }
 
+    /// From now on no step of a turn can be written, or they can again.
+    pub fn refuse_steps(&self, is_stuck: bool) {
+        self.store.refuse_steps(is_stuck);
+    }
+
     /// No file of a sealed store holds what was given to it.
     fn check_sealed(&self) {
         if key().is_none() {

@@ -144,7 +144,7 @@ impl ConversationStore for FaultyStore {
     }
 
     async fn step_turn(&self, scope: &Scope, step: Step) -> Result<Stepped> {
-        self.step()?;
+        self.step_of_turn()?;
         for message in &step.messages {
             self.note(message.text.as_bytes());
         }

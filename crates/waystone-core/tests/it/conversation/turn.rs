@@ -115,6 +115,37 @@ async fn what_was_streamed_is_kept_and_marked_when_a_turn_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_ends_a_turn_while_nothing_can_be_written_is_told_so_and_a_process_that_ends_does_not_wait() {
+    let mut t = Talk::new().await;
+    let id = t.begin().await;
+    for is_left in [false, true] {
+        t.fake.then(Reply::chunks(["one ", "two ", "three"]).gated());
+        let mut reader = t.follow(&id, None).await;
+        t.try_say(&id, json!({ "content": "count" })).await.unwrap();
+        t.fake.release(2);
+        while !told(&reader.next().await.unwrap()).into_iter().any(|(_, data)| data["delta"] == "two ") {}
+        t.h.refuse_steps(true);
+        let ticking = t.tick();
+        if is_left {
+            t.restart().await;
+            t.h.engine.adopt_turns(&t.h.scope).await.unwrap();
+            t.fake.release(10);
+        } else {
+            let refused = t.h.engine.cancel_turn(&t.h.scope, &id, None).await.unwrap_err();
+            assert_eq!(refused.code(), "STORAGE_UNAVAILABLE");
+            t.h.refuse_steps(false);
+        }
+        while t.state(&id).await.current_state.is_running() {
+            tokio::task::yield_now().await;
+        }
+        ticking.abort();
+    }
+    let messages = t.messages(&id, None).await;
+    assert_eq!((messages[1].text().as_str(), messages[1].metadata.cancelled), ("one two ", true));
+    t.h.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_may_not_be_longer_is_kept_and_said_to_be_cut() {
     let t = Talk::new().await;
     let said = r#"{"choices":[{"delta":{"content":"half of"},"finish_reason":"length"}]}"#;
