@@ -8,7 +8,7 @@ use waystone_core::api::{AuditChain, AuditHead, AuditPage, AuditRecord, Exact, L
 use waystone_core::clock::Timestamp;
 use waystone_core::store::{AuditPart, AuditStore, Scope};
 
-use super::error::DbResult;
+use super::error::{DbResult, behind};
 use super::{Sqlite, cursor};
 
 /// So many records are read at once.
@@ -66,7 +66,8 @@ pub(crate) fn read(db: &Connection, space: i64, after: i64) -> DbResult<AuditPar
     let mut statement = db.prepare_cached(&sql)?;
     let records: Vec<AuditRecord> =
         statement.query_map(params![space, after, PAGE], record)?.collect::<rusqlite::Result<_>>()?;
-    let next = records.last().filter(|_| records.len() == PAGE).map(|record| record.seq);
+    let last = records.iter().try_fold(after, |after, record| behind(after, record.seq))?;
+    let next = (records.len() == PAGE).then_some(last);
     Ok(AuditPart { records, next, chains: list_chains(db, space)?, head: head(db, space)? })
 }
 

@@ -12,7 +12,7 @@ use waystone_core::canon::hash_object;
 use waystone_core::store::CheckedGroup;
 
 use super::damage;
-use super::error::{DbResult, missing_id};
+use super::error::{DbResult, behind, missing_id};
 use super::mirror::{holds_more, is_same, read_group};
 use crate::directory::{DATABASE, DataDirectory};
 use crate::mirror::{Group, MirroredCheckpoint, list_files, path_of, read_file, tombstone};
@@ -45,6 +45,7 @@ pub(crate) fn look(directory: &DataDirectory, db: &Connection, after: i64) -> Db
         .query_row(params![after], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((key, is_dirty, left)) = found else { return Ok(None) };
+    behind(after, key)?;
     let Some(group) = read_group(db, key)? else { return Ok(None) };
     let path = group.path().ok_or_else(missing_id)?;
     let removed = tombstone::read(directory, group.session.id()).unwrap_or_default();

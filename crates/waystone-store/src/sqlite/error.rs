@@ -82,6 +82,14 @@ pub(crate) fn missing_id() -> DbError {
 }
 
 /// A stored value is not what we write.
+/// The key of the row behind another. A page that is garbled may give the same row again, and a walk from row to row would not end.
+pub(crate) fn behind(after: i64, key: i64) -> DbResult<i64> {
+    match key > after {
+        true => Ok(key),
+        false => Err(unreadable("the order of rows", format_args!("{key} stands behind {after}"))),
+    }
+}
+
 pub(crate) fn unreadable(what: &str, error: impl std::fmt::Display) -> DbError {
     DbError::Refused(Error::StorageUnavailable {
         reason: Unavailable::Damaged,

@@ -5,6 +5,7 @@ use rusqlite::{Connection, params};
 use waystone_core::find::terms;
 
 use super::parse_metadata;
+use crate::sqlite::error::{DbResult, behind};
 use crate::sqlite::seal::is_sealed;
 
 /// How many checkpoints are indexed in one transaction. Writers wait meanwhile.
@@ -17,7 +18,7 @@ pub(crate) struct Pending {
 }
 
 /// Reads some of the checkpoints that are not indexed; `None` when all are. In a sealed store none ever is.
-pub(crate) fn read_unindexed(db: &Connection) -> rusqlite::Result<Option<Pending>> {
+pub(crate) fn read_unindexed(db: &Connection) -> DbResult<Option<Pending>> {
     if is_sealed(db)? {
         return Ok(None);
     }
@@ -32,6 +33,7 @@ pub(crate) fn read_unindexed(db: &Connection) -> rusqlite::Result<Option<Pending
         Ok((row.get(0)?, terms(&metadata, &tags.unwrap_or_default())))
     })?;
     let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
+    rows.iter().try_fold(after, |after, (key, _)| behind(after, *key))?;
     Ok((!rows.is_empty()).then_some(Pending { after, rows }))
 }
 

@@ -7,7 +7,7 @@ use waystone_core::canon::Hash;
 
 use crate::sqlite::audit::{list_chains, read as read_audit};
 use crate::sqlite::counter::{recount, recount_usage};
-use crate::sqlite::error::DbResult;
+use crate::sqlite::error::{DbResult, behind};
 use crate::sqlite::seal::{segment_text, text_owner};
 use crate::sqlite::search;
 
@@ -67,7 +67,7 @@ pub(crate) fn walk_segments(db: &Connection, after: i64, damaged: &mut Vec<Findi
     let mut keyed = db.prepare_cached("SELECT keyed(?1, ?2, ?3)")?;
     let (mut rows, mut count, mut last) = (statement.query(params![after, PAGE])?, 0, after);
     while let Some(row) = rows.next()? {
-        (last, count) = (row.get(0)?, count + 1);
+        (last, count) = (behind(last, row.get(0)?)?, count + 1);
         let text: Option<Vec<u8>> = row.get(3)?;
         let expected: Option<Vec<u8>> = match text {
             Some(text) => {

@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::Import;
 use crate::sqlite::connection::open_untouched;
+use crate::sqlite::error::{DbResult, behind};
 use crate::sqlite::mirror::read_group;
 use crate::sqlite::seal::Keys;
 
@@ -14,10 +15,12 @@ impl Import<'_> {
     /// A text proves itself by its hash, an id by a number that no other has; what cannot be read is left, and logged.
     pub(super) fn salvage(&mut self, damaged: &Path, keys: &Arc<Keys>) {
         let Ok(db) = open_untouched(damaged, keys) else { return };
-        let next = |after: i64| -> rusqlite::Result<Option<i64>> {
-            db.prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
+        let next = |after: i64| -> DbResult<Option<i64>> {
+            let found = db
+                .prepare_cached("SELECT key FROM checkpoint_group WHERE key > ?1 ORDER BY key LIMIT 1")?
                 .query_row(params![after], |row| row.get(0))
-                .optional()
+                .optional()?;
+            found.map(|key| behind(after, key)).transpose()
         };
         let mut after = 0;
         loop {
