@@ -231,7 +231,13 @@ async fn corrupt(databases: usize) -> anyhow::Result<()> {
     }
     jobs.spawn(async { ("files exchanged", corrupt::swapped().await) });
     jobs.spawn(async { ("rows", corrupt::rows(50).await) });
-    jobs.spawn(async move { ("databases", corrupt::databases(databases).await) });
+    // A repair may not end, and then it is to be seen where.
+    let progress = move |done: usize| {
+        if done.is_multiple_of(50) {
+            say(format_args!("databases: {done} of {databases}"));
+        }
+    };
+    jobs.spawn(async move { ("databases", corrupt::databases(databases, progress).await) });
     let mut reports: BTreeMap<&str, corrupt::Report> = BTreeMap::new();
     while let Some(done) = jobs.join_next().await {
         let (what, report) = done?;

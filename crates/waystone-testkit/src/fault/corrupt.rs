@@ -190,7 +190,7 @@ async fn contents(h: &Harness) -> Value {
 }
 
 /// Deletes or garbles the database in `ways` ways, and repairs it.
-pub async fn databases(ways: usize) -> Report {
+pub async fn databases(ways: usize, progress: impl Fn(usize) + Send) -> Report {
     let mut h = store().await;
     let before = contents(&h).await;
     h.engine.close().await;
@@ -207,6 +207,7 @@ pub async fn databases(ways: usize) -> Report {
         }
         let case = garble(&root.join("waystone.db"), &whole, way, &mut random);
         report.cases += 1;
+        progress(way);
         if let Err(error) = h.try_repair() {
             report.unhealed.push(format!("{case}: {error}"));
             continue;

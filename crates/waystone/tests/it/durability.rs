@@ -125,7 +125,7 @@ async fn a_row_that_is_damaged_is_noticed_and_healed() {
 
 #[tokio::test]
 async fn a_database_that_is_gone_or_garbled_is_brought_back() {
-    assert_healed(&corrupt::databases(40).await, 40);
+    assert_healed(&corrupt::databases(40, |_| {}).await, 40);
 }
 
 /// Lets calls fail, every `step`-th of each kind or of one. The long form is `cargo xtask faults errno`.
