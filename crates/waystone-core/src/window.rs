@@ -14,7 +14,6 @@ mod render;
 use crate::api::Class;
 use crate::id::SegmentId;
 use crate::model::Said;
-use crate::secret::Cover;
 
 use block::{Block, blocks, kept};
 pub use cut::Cut;
@@ -200,19 +199,19 @@ pub struct TooSmall {
 }
 
 /// The window of the next call: what was sent before, and what is new; cut anew if that does not fit.
-pub fn assemble(entries: &[Entry], before: &Cut, room: Room, cover: Option<Cover<'_>>) -> Result<Assembled, TooSmall> {
+pub fn assemble(entries: &[Entry], before: &Cut, room: Room) -> Result<Assembled, TooSmall> {
     let blocks = blocks(entries);
     let (cut, new_digest) = cut::choose(&blocks, before, room)?;
-    Ok(Assembled { new_digest, ..render(&blocks, cut, room, cover) })
+    Ok(Assembled { new_digest, ..render(&blocks, cut, room) })
 }
 
 /// The window as it was when it was cut so.
-pub fn assemble_again(entries: &[Entry], cut: Cut, room: Room, cover: Option<Cover<'_>>) -> Assembled {
-    render(&blocks(entries), cut, room, cover)
+pub fn assemble_again(entries: &[Entry], cut: Cut, room: Room) -> Assembled {
+    render(&blocks(entries), cut, room)
 }
 
-fn render(blocks: &[Block<'_>], cut: Cut, room: Room, cover: Option<Cover<'_>>) -> Assembled {
-    let mut renderer = Renderer::new(&cut, room, cover);
+fn render(blocks: &[Block<'_>], cut: Cut, room: Room) -> Assembled {
+    let mut renderer = Renderer::new(&cut, room);
     let kept = kept(blocks, cut.digested_to);
     for (at, block) in blocks.iter().enumerate() {
         renderer.add(block, kept == Some(at));

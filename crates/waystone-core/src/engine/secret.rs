@@ -1,11 +1,13 @@
 //! Secrets: looked for in what is to be kept, and left out of what is shown. What counts as one is in [`crate::secret`].
 
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use crate::api::{ChatConfig, CheckpointRecord, Metadata, SegmentRecord, SessionRecord, Tool};
+use crate::api::{
+    ChatConfig, CheckpointRecord, ContentPart, Digest, Message, Metadata, SegmentRecord, SessionRecord, Tool,
+};
 use crate::canon::hash_object;
 use crate::error::{Error, Result};
 use crate::json::too_deep;
@@ -74,6 +76,27 @@ impl ChatConfig {
         let covered: u64 = texts.map(|text| cover_text(cover, text)).sum();
         covered + cover.object(&mut self.parameters) + cover_tools(cover, &mut self.tools)
     }
+}
+
+impl Message {
+    /// Takes secrets out of all that it says, and counts the texts that had some. Values are looked through as they are: in their JSON the escapes
+    /// hide where a secret begins. Whatever cuts a message is given it so: of a secret that is cut nothing would be known as one.
+    pub fn cover(&mut self, cover: Cover<'_>) -> u64 {
+        let covered = self.content.iter_mut().map(|part| match part {
+            ContentPart::Text { text } => cover_text(cover, text),
+            ContentPart::ToolCall { arguments, .. } => cover.value(arguments),
+            ContentPart::ToolResult { content, arguments, .. } => {
+                cover.value(content) + arguments.as_mut().map_or(0, |edited| cover.value(edited))
+            }
+        });
+        covered.sum()
+    }
+}
+
+pub(super) fn cover_digest(cover: Cover<'_>, digest: &Digest) -> Digest {
+    let Value::Object(mut fields) = json!(digest) else { unreachable!("a digest is an object") };
+    cover.object(&mut fields);
+    serde_json::from_value(fields.into()).unwrap_or_default()
 }
 
 pub(super) fn cover_turn(cover: Cover<'_>, turn: &mut Turn) {

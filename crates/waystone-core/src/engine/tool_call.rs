@@ -112,7 +112,7 @@ impl Engine {
             };
             let told = ToolCallRequested { context_id: context.clone(), tool_calls: vec![requested] };
             step.tools.push(change);
-            step.tell(1, TOOL_CALL_REQUESTED, serde_json::to_string(&told).unwrap_or_default());
+            step.tell(TOOL_CALL_REQUESTED, &told);
             if !matches!(self.store.step_turn(scope, step).await?, Stepped::Moved(_)) {
                 return Ok(edited);
             }
@@ -133,11 +133,7 @@ impl Engine {
         let mut scan = self.scan();
         let looked = request.result.clone();
         let look = move || {
-            match &looked {
-                Value::String(text) => scan.text("/result", text),
-                Value::Object(object) => scan.object("/result", object),
-                other => scan.text("/result", &other.to_string()),
-            }
+            scan.value("/result", &looked);
             scan.end()
         };
         let warnings = offload(request.result.to_string().len(), look).await??;
@@ -163,15 +159,14 @@ impl Engine {
         Ok(call.answered(request.result, outcome, warnings))
     }
 
-    /// Adds to a step what came of a call, as a message. Returns the number of the last event.
+    /// Adds to a step what came of a call, as a message.
     pub(super) async fn end_call(
         &self,
         step: &mut Step,
-        n: u64,
         call: Ended<'_>,
         output: ToolOutput,
         outcome: ToolOutcome,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let Ended { id, tool, edited, model } = call;
         let (mut output, secrets, mut scan) = (output, self.secrets.clone(), self.scan());
         let max = self.limits.context_bytes_max;
@@ -179,6 +174,7 @@ impl Engine {
             if let Some(cover) = secrets.kept() {
                 cover.value(&mut output.content);
             }
+            scan.value("/result", &output.content);
             let is_text = output.content.is_string();
             let text = match output.content {
                 Value::String(text) => text,
@@ -188,7 +184,6 @@ impl Engine {
                 let why = format!("the result has {} bytes, at most {max} are kept", text.len());
                 return (why, true, true, Vec::new());
             }
-            scan.text("/result", &text);
             (text, is_text, output.is_error, scan.end().unwrap_or_default())
         };
         let (text, is_text, is_error, warnings) = offload(usize::MAX, write).await?;
@@ -203,9 +198,9 @@ impl Engine {
         let message = self.prepare_message(Role::User, kind, text, vec![part], Origin::Tool, facts).await?;
         let message = NewMessage { facts: self.expect_facts(model, message.facts), ..message };
         step.tools.push(ToolChange::End { id: id.clone(), outcome, message: message.id.clone() });
-        step.tell_call(n + 1, (id, tool), outcome, Some(&message), warnings);
+        step.tell_call((id, tool), outcome, Some(&message), warnings);
         step.messages.push(message);
-        Ok(n + 1)
+        Ok(())
     }
 }
 

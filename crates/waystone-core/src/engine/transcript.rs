@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Engine;
 use super::checkpoint::parse_context;
-use super::secret::cover_turn;
+use super::secret::{cover_digest, cover_turn};
 use crate::api::{Checkpoint, Digest, ListCheckpoints, LoadCheckpoint, Origin, SaveCheckpoint};
 use crate::canon::Hash;
 use crate::error::{Conflict, Error, Result};
@@ -95,17 +95,13 @@ impl Engine {
         let now = self.clock.now();
         let tell = |(digest, checkpoint): (Digest, Checkpoint)| {
             // Before it is fenced: what is left out of a text must not take the end of a fence with it.
-            let digest = self.covered(digest);
+            let digest = match self.secrets.shown() {
+                Some(cover) => cover_digest(cover, &digest),
+                None => digest,
+            };
             guide(&digest, &checkpoint, &now.age_of(checkpoint.created_at))
         };
         Ok(found.map(tell))
-    }
-
-    fn covered(&self, digest: Digest) -> Digest {
-        let Some(cover) = self.secrets.shown() else { return digest };
-        let Value::Object(mut context) = json!(digest) else { unreachable!("a digest is an object") };
-        cover.object(&mut context);
-        serde_json::from_value(context.into()).unwrap_or_default()
     }
 
     /// The newest of these checkpoints that was made of a transcript and `is_meant`. Only so many are looked at.

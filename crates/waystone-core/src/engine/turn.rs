@@ -15,11 +15,15 @@ mod stream;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
 use tokio::sync::watch;
 
 use super::Engine;
 use super::conversation::retry_of;
-use crate::api::{ApprovalStatus, ContextState, StateChanged, ToolCallCompleted, ToolOutcome, TurnChanged, TurnState};
+use crate::api::{
+    ApprovalStatus, ContextState, MessageCompleted, StateChanged, ToolCallCompleted, ToolOutcome, TurnChanged,
+    TurnState,
+};
 use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId, ToolCallId};
@@ -132,6 +136,7 @@ pub(super) fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run
         tools: Vec::new(),
         window: None,
         checkpoint: None,
+        told_before: 0,
         events: Vec::new(),
         operation: None,
         at: engine.clock.now(),
@@ -141,17 +146,16 @@ pub(super) fn plain_step(context: &SessionId, turn: &Turn, to: ContextState, run
 }
 
 impl Step {
-    /// Tells of a state, as event `n`.
-    pub(super) fn tell_state(&mut self, n: u64, new_state: ContextState) {
+    /// Tells of a state.
+    pub(super) fn tell_state(&mut self, new_state: ContextState) {
         let told =
             StateChanged { context_id: self.context.clone(), new_state, timestamp: self.at, error: self.error.clone() };
-        self.tell(n, STATE_CHANGED, serde_json::to_string(&told).unwrap_or_default());
+        self.tell(STATE_CHANGED, &told);
     }
 
     /// Tells what came of a call.
     pub(super) fn tell_call(
         &mut self,
-        n: u64,
         (id, tool): (&ToolCallId, &str),
         outcome: ToolOutcome,
         message: Option<&NewMessage>,
@@ -165,11 +169,32 @@ impl Step {
             message_id: message.map(|message| message.id.clone()),
             warnings,
         };
-        self.tell(n, TOOL_CALL_COMPLETED, serde_json::to_string(&told).unwrap_or_default());
+        self.tell(TOOL_CALL_COMPLETED, &told);
     }
 
-    pub(super) fn tell(&mut self, n: u64, kind: &'static str, payload: String) {
+    /// Tells that a message of the model is whole.
+    pub(super) fn tell_message(&mut self, message: &NewMessage, warnings: &[String]) {
+        let context_id = self.context.clone();
+        let told = MessageCompleted {
+            context_id: &context_id,
+            message_id: &message.id,
+            final_content: &message.text,
+            cancelled: message.facts.is_cancelled,
+            warnings,
+        };
+        self.tell(MESSAGE_COMPLETED, &told);
+    }
+
+    /// Tells the next event of the run.
+    pub(super) fn tell(&mut self, kind: &'static str, told: &impl Serialize) {
+        let n = self.told() + 1;
+        let payload = serde_json::to_string(told).expect("events are structs of plain values");
         self.events.push(NewTurnEvent { first: n, last: n, kind, payload });
+    }
+
+    /// The number of the newest event that the run has told, with this step.
+    pub(super) fn told(&self) -> u64 {
+        self.events.last().map_or(self.told_before, |event| event.last)
     }
 }
 
@@ -211,19 +236,19 @@ impl Engine {
                 Begin::Adopt { .. } => return Err(refused(context, turn.state, begin.event())),
             }
             match to {
-                Some(to) => step.tell_state(1, to),
+                Some(to) => step.tell_state(to),
                 // What was asked before is answered as before; what was not is refused.
                 None if step.idempotency.is_some() => step.from_run = Some(run.clone()),
                 None => return Err(refusal(turn.state)),
             }
             let message_id = message_id.map_or_else(|| self.fresh_id(), Ok)?;
-            let (draft, failures) = (step.draft.clone(), step.failures);
+            let (draft, failures, told) = (step.draft.clone(), step.failures, step.told());
             match self.store.step_turn(scope, step).await? {
                 Stepped::Done { branch, seq } => {
                     let state = to.unwrap_or(turn.state);
                     let channel = self.turns.channels.open(context, turn.seq);
                     let now = Turn { state, run: Some(run), branch: branch.clone(), draft, failures, seq, ..turn };
-                    self.spawn_turn(scope, context, (now, 1), channel, entered);
+                    self.spawn_turn(scope, context, (now, told), channel, entered);
                     return Ok((message_id, branch, state));
                 }
                 // As it was answered then.
@@ -236,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// Runs a turn that has told `n` events.
+    /// Runs a turn that has told so many events.
     fn spawn_turn(
         &self,
         scope: &Scope,
@@ -362,17 +387,6 @@ impl Engine {
             Err(error) => Err(error),
         }
     }
-}
-
-fn completed(context: &SessionId, message: &NewMessage, warnings: &[String]) -> String {
-    let told = crate::api::MessageCompleted {
-        context_id: context,
-        message_id: &message.id,
-        final_content: &message.text,
-        cancelled: message.facts.is_cancelled,
-        warnings,
-    };
-    serde_json::to_string(&told).unwrap_or_default()
 }
 
 fn gone(context: &SessionId, state: ContextState) -> Error {

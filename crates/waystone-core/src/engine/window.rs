@@ -82,7 +82,7 @@ impl Engine {
             let (limit, room) = self.room(config, &system, offer(has_own));
             // What was left out for a model that holds less is put back for one that holds more.
             let before = last.filter(|last| last.manifest.limit == limit).map(|last| last.manifest.cut.clone());
-            let assembled = assemble(&entries, &before.unwrap_or_default(), room, self.secrets.shown())?;
+            let assembled = assemble(&entries, &before.unwrap_or_default(), room)?;
             Ok((limit, room, assembled))
         };
         // Where there is no room even for these it goes without.
@@ -155,7 +155,7 @@ impl Engine {
         let Manifest { room, cut, pinned, stashed, .. } = &made.manifest;
         let told = entries.iter().take_while(|entry| entry.position <= made.head);
         let entries = marked(told, pinned, stashed);
-        assemble_again(&entries, cut.clone(), *room, self.secrets.shown())
+        assemble_again(&entries, cut.clone(), *room)
     }
 
     /// The window of the last call on a branch, or of the next.

@@ -135,6 +135,13 @@ impl Scan {
         }
     }
 
+    /// Looks through whatever value `pointer` leads to.
+    pub fn value(&mut self, pointer: &str, value: &Value) {
+        if self.secrets.is_on() {
+            self.walk(pointer, "", value, &mut Vec::new());
+        }
+    }
+
     fn walk_object<'v>(&mut self, root: &str, object: &'v Map<String, Value>, path: &mut Vec<Step<'v>>) {
         for (key, value) in object {
             let hits = self.secrets.detector().find(key);

@@ -147,6 +147,8 @@ pub struct Step {
     pub window: Option<NewWindow>,
     /// Where the conversation stands then.
     pub checkpoint: Option<Box<NewCheckpoint>>,
+    /// The number of the newest event that the run has told before.
+    pub told_before: u64,
     /// What readers are told, in order.
     pub events: Vec<NewTurnEvent>,
     /// What becomes true, if it is a change that someone wanted and not only progress.

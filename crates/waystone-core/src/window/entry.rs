@@ -41,12 +41,10 @@ struct Found {
     frame_tokens: OnceLock<u64>,
     cut_tokens: OnceLock<u64>,
     bytes: OnceLock<usize>,
-    line: Mutex<Option<(Key, Shown)>>,
-    shortened: Mutex<Option<(Key, Shown)>>,
+    /// Each with how many tokens it may have.
+    line: Mutex<Option<(u64, Shown)>>,
+    shortened: Mutex<Option<(u64, Shown)>>,
 }
-
-/// In how many tokens, and whether secrets are covered in it.
-type Key = (u64, bool);
 
 /// What a window shows of a result that is not whole.
 #[derive(Debug, Clone)]
@@ -61,6 +59,15 @@ impl Entry {
     pub fn new(position: u64, message: Message, tokens: u64) -> Self {
         let (message, found) = (Arc::new(message), Arc::default());
         Self { position, message, tokens, is_pinned: false, is_stashed: false, found }
+    }
+
+    /// The same message without secrets.
+    pub fn covered(mut self, cover: Cover<'_>) -> Self {
+        let mut message = Message::clone(&self.message);
+        if message.cover(cover) > 0 {
+            self.message = Arc::new(message);
+        }
+        self
     }
 
     /// The same message with other marks.
@@ -105,22 +112,20 @@ impl Entry {
     }
 
     /// What is shown of it in at most so many tokens: its most telling lines, if there is room for them, and what we say about the rest.
-    pub(super) fn shown(&self, form: Form, tokens_max: u64, about: &str, cover: Option<Cover<'_>>) -> Shown {
+    pub(super) fn shown(&self, form: Form, tokens_max: u64, about: &str) -> Shown {
         let slot = if form == Form::Line { &self.found.line } else { &self.found.shortened };
-        let (key, slot) = ((tokens_max, cover.is_some()), || slot.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some((_, shown)) = slot().as_ref().filter(|(known, _)| *known == key) {
+        let slot = || slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, shown)) = slot().as_ref().filter(|(known, _)| *known == tokens_max) {
             return shown.clone();
         }
-        // Of a secret that has several lines the others would not be known as one.
         let text = self.message.text();
-        let text = cover.and_then(|cover| cover.text(&text)).unwrap_or(text);
         // A line break comes between them, and may become a token of its own.
         let left = usize::try_from(tokens_max).unwrap_or(usize::MAX).saturating_sub(tokens::count(about) + 2);
         let best = extract(&text, left).unwrap_or_default();
         let text = if best.is_empty() { about.to_owned() } else { format!("{best}\n{about}") };
         let (tokens, kept) = (tokens::count(&text) as u64, tokens::count(&best) as u64);
         let shown = Shown { text: text.into(), tokens, kept };
-        *slot() = Some((key, shown.clone()));
+        *slot() = Some((tokens_max, shown.clone()));
         shown
     }
 

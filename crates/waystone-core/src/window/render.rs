@@ -11,7 +11,6 @@ use crate::api::{Class, ContentPart, Role};
 use crate::handle::Handle;
 use crate::id::SegmentId;
 use crate::model::{Call, Said};
-use crate::secret::Cover;
 use crate::tokens;
 
 /// Of a text that is cut so many characters stay, and fewer where that is still too much.
@@ -22,14 +21,13 @@ const OPENING: &str = "[What was said before this is left out.]";
 
 pub(super) struct Renderer<'a> {
     cut: &'a Cut,
-    cover: Option<Cover<'a>>,
     spans: Vec<Span>,
     left_out: Vec<LeftOut>,
 }
 
 impl<'a> Renderer<'a> {
-    pub(super) fn new(cut: &'a Cut, room: Room, cover: Option<Cover<'a>>) -> Self {
-        let mut new = Self { cut, cover, spans: Vec::new(), left_out: Vec::new() };
+    pub(super) fn new(cut: &'a Cut, room: Room) -> Self {
+        let mut new = Self { cut, spans: Vec::new(), left_out: Vec::new() };
         for (kind, tokens) in [(Kind::SystemPrompt, room.system), (Kind::Tools, room.tools)] {
             let (class, reason) = (Class::Critical, Reason::Always);
             if tokens > 0 {
@@ -37,7 +35,7 @@ impl<'a> Renderer<'a> {
             }
         }
         if !cut.told.is_empty() {
-            let digest = new.standing_in(&cut.told);
+            let digest = standing_in(&cut.told);
             new.spans.push(digest);
         }
         new
@@ -48,26 +46,10 @@ impl<'a> Renderer<'a> {
         let is_users =
             |at: usize| matches!(self.spans[at].said, Some(Said::Text { role: Role::User | Role::System, .. }));
         if let Some(first) = first.filter(|first| !is_users(*first)) {
-            let opening = self.standing_in(OPENING);
+            let opening = standing_in(OPENING);
             self.spans.insert(first, opening);
         }
         (self.spans, self.left_out)
-    }
-
-    fn standing_in(&self, text: &str) -> Span {
-        let text = self.covered(text.to_owned());
-        Span {
-            message: None,
-            kind: Kind::Digest,
-            class: Class::Useful,
-            reason: Reason::StandsForMore,
-            tokens: tokens::count(&text) as u64 + MESSAGE_TOKENS,
-            said: Some(Said::Text { role: Role::User, text }),
-        }
-    }
-
-    fn covered(&self, text: String) -> String {
-        self.cover.and_then(|cover| cover.text(&text)).unwrap_or(text)
     }
 
     /// Adds a block, of which at least what must be in is in the window. `stays` if it is kept though it is digested.
@@ -131,7 +113,7 @@ impl<'a> Renderer<'a> {
         if text.is_empty() {
             return;
         }
-        let said = Said::Text { role: entry.message.role, text: self.covered(text) };
+        let said = Said::Text { role: entry.message.role, text };
         let (kind, reason) = (kind_of(entry), reason_of(block, entry, self.cut));
         self.push(entry, kind, reason, entry.tokens, said);
     }
@@ -143,13 +125,8 @@ impl<'a> Renderer<'a> {
     }
 
     fn add_calls(&mut self, block: &Block<'_>, entry: &Entry, is_lined: bool) {
-        let text = self.covered(entry.message.content.iter().filter_map(text_of).collect());
-        let mut calls: Vec<Call> = entry.message.content.iter().filter_map(call_of).collect();
-        if let Some(cover) = self.cover {
-            for call in &mut calls {
-                cover.value(&mut call.arguments);
-            }
-        }
+        let text: String = entry.message.content.iter().filter_map(text_of).collect();
+        let calls: Vec<Call> = entry.message.content.iter().filter_map(call_of).collect();
         let (mut words, mut reason) = (entry.tokens, reason_of(block, entry, self.cut));
         let (text, calls) = match form_of(entry, is_lined) {
             Form::CutCalls => {
@@ -169,7 +146,7 @@ impl<'a> Renderer<'a> {
         let most = self.cut.result_max;
         let (mut text, mut words, mut reason) = match form_of(entry, is_lined) {
             Form::Line => {
-                let shown = self.line(entry);
+                let shown = line(entry);
                 let reason = if entry.is_stashed { Absence::Stashed } else { Absence::Elided };
                 self.leave_out(entry, entry.tokens.saturating_sub(shown.kept), reason);
                 (shown.text.to_string(), shown.tokens, Reason::Elided)
@@ -180,19 +157,19 @@ impl<'a> Renderer<'a> {
                     entry.tokens,
                     handle(&entry.message.id)
                 );
-                let shown = entry.shown(form, most, &note, self.cover);
+                let shown = entry.shown(form, most, &note);
                 self.leave_out(entry, entry.tokens.saturating_sub(shown.kept), Absence::Shortened);
                 (shown.text.to_string(), shown.tokens, Reason::Shortened)
             }
             _ => match entry.message.text() {
                 text if text.trim().is_empty() => (NOTHING.to_owned(), NOTHING_TOKENS, Reason::Fits),
-                text => (self.covered(text), entry.tokens, Reason::Fits),
+                text => (text, entry.tokens, Reason::Fits),
             },
         };
         if reason != Reason::Elided {
             for note in entry.message.content.iter().filter_map(edit_of) {
                 words += tokens::count(&note) as u64;
-                text.insert_str(0, &self.covered(note));
+                text.insert_str(0, &note);
             }
         }
         if reason == Reason::Fits {
@@ -209,23 +186,6 @@ impl<'a> Renderer<'a> {
         (text, span)
     }
 
-    /// What stands for a result that is left out.
-    fn line(&self, entry: &Entry) -> Shown {
-        let tools = entry.message.content.iter().find_map(|part| match part {
-            ContentPart::ToolResult { tool_name, .. } => Some(tool_name.as_str()),
-            _ => None,
-        });
-        let failed = if entry.message.content.iter().any(is_error) { " and failed" } else { "" };
-        let (tool, id) = (shorten(tools.unwrap_or("a tool"), TOOL_CHARS), handle(&entry.message.id));
-        let line =
-            format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens);
-        // What someone put aside is not to be seen.
-        if entry.is_stashed {
-            return Shown { tokens: tokens::count(&line) as u64, text: line.into(), kept: 0 };
-        }
-        entry.shown(Form::Line, LINE_TOKENS, &line, self.cover)
-    }
-
     fn add_missing(&mut self, id: &str, tool: &str) {
         let (class, reason, tokens) = (Class::Ephemeral, Reason::Paired, missing_tokens(id, tool));
         let (call_id, tool, text) = (id.to_owned(), tool.to_owned(), MISSING.to_owned());
@@ -238,8 +198,36 @@ impl<'a> Renderer<'a> {
     }
 }
 
+fn standing_in(text: &str) -> Span {
+    Span {
+        message: None,
+        kind: Kind::Digest,
+        class: Class::Useful,
+        reason: Reason::StandsForMore,
+        tokens: tokens::count(text) as u64 + MESSAGE_TOKENS,
+        said: Some(Said::Text { role: Role::User, text: text.to_owned() }),
+    }
+}
+
 fn handle(id: &SegmentId) -> String {
     Handle::to_segment(id).to_string()
+}
+
+/// What stands for a result that is left out.
+fn line(entry: &Entry) -> Shown {
+    let tools = entry.message.content.iter().find_map(|part| match part {
+        ContentPart::ToolResult { tool_name, .. } => Some(tool_name.as_str()),
+        _ => None,
+    });
+    let failed = if entry.message.content.iter().any(is_error) { " and failed" } else { "" };
+    let (tool, id) = (shorten(tools.unwrap_or("a tool"), TOOL_CHARS), handle(&entry.message.id));
+    let line =
+        format!("[{tool} returned {} tokens{failed}; left out, context_expand returns them: {id}]", entry.tokens);
+    // What someone put aside is not to be seen.
+    if entry.is_stashed {
+        return Shown { tokens: tokens::count(&line) as u64, text: line.into(), kept: 0 };
+    }
+    entry.shown(Form::Line, LINE_TOKENS, &line)
 }
 
 /// A message that calls tools, without most of what is long in it.

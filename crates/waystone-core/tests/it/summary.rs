@@ -145,11 +145,24 @@ async fn a_model_that_sums_up_is_sent_no_secret_either() {
     let key = ["AKIA", "Z7Q4", "M2XN", "W8LP", "T5RD"].concat();
     s.t.h.engine = s.t.h.engine.clone().with_secrets(Secrets::new(Policy::Redact, Policy::Off, Vec::new()));
     s.view(&json!({ "notes": format!("the key is {key}\n{}", log()) }), "summary").await;
-    let id = begin(&s).await;
+    let declared = json!({ "model_id": "gpt-4", "tools": [{ "name": "read_file", "read_only": true }] });
+    let id = s.t.create(declared).await.id;
     s.t.say(&id, &format!("my key is {key}")).await;
+    let head = format!("-----BEGIN RSA {}-----\n", "PRIVATE KEY");
+    let lines: String = (0..24).map(|n| format!("MIIEpAIBAAKCAQEA{n:02}x9/{}\n", "Zk3v".repeat(9))).collect();
+    let file = format!("{head}{lines}{}", head.replace("BEGIN", "END"));
+    s.t.fake.then(Reply::calls([("read_file", json!({ "path": "key.pem" }))]).after_results(Reply::text("ok")));
+    let mut reader = s.t.follow(&id, None).await;
+    s.t.try_say(&id, json!({ "content": "read it" })).await.unwrap();
+    let frames = until_state(&mut reader, |state| state == "ExecutingTools").await;
+    let call = told(&frames).into_iter().find(|(kind, _)| kind == "ToolCallRequested").unwrap().1;
+    let call = call["tool_calls"][0]["id"].as_str().unwrap().parse().unwrap();
+    let answer = serde_json::from_value(json!({ "result": file })).unwrap();
+    s.t.h.engine.answer_tool_call(&s.t.h.scope, &id, &call, answer, None).await.unwrap();
+    until_state(&mut reader, is_idle).await;
     talk_on(&s, &id, 0..30).await;
     assert!(s.asked().len() > 1);
-    assert!(s.asked().iter().all(|asked| !asked.contains(&key)));
+    assert!(s.asked().iter().all(|asked| !asked.contains(&key) && !asked.contains("Zk3vZk3v")), "{:?}", s.asked());
 }
 
 async fn begin(s: &Summed) -> waystone_core::id::SessionId {

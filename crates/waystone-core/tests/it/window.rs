@@ -84,7 +84,7 @@ impl Branch {
     }
 
     fn assemble(&self, before: &Cut, budget: u64) -> Result<Assembled, TooSmall> {
-        assemble(&self.0, before, Room { budget, system: 10, tools: 0 }, None)
+        assemble(&self.0, before, Room { budget, system: 10, tools: 0 })
     }
 }
 
@@ -150,9 +150,10 @@ fn no_line_of_a_key_is_left_where_a_result_or_a_call_is_cut() {
     }
     branch.user("And now?");
     let secrets = Secrets::new(Policy::Redact, Policy::Off, Vec::new());
+    let cover = secrets.shown().unwrap();
+    let branch = Branch(branch.0.into_iter().map(|entry| entry.covered(cover)).collect());
     for (budget, cut) in [(9000, Reason::Shortened), (3000, Reason::Elided)] {
-        let room = Room { budget, system: 10, tools: 0 };
-        let window = assemble(&branch.0, &Cut::default(), room, secrets.shown()).unwrap();
+        let window = branch.assemble(&Cut::default(), budget).unwrap();
         assert!(window.spans.iter().any(|span| span.reason == cut), "{cut:?} is not there");
         let said = format!("{:?}", window.said());
         assert!(!said.contains("MIIEpAIBAAKCAQEA"), "{said}");

@@ -331,23 +331,6 @@ fn heading(message: &Message) -> String {
     format!("{}, {}{kind}{ended}", message.role.as_str(), time(message.metadata.created_at))
 }
 
-/// Takes secrets out of a message that is exported, where the settings say so.
-fn cover(secrets: &Secrets, message: &mut Message) -> u64 {
-    let Some(cover) = secrets.shown() else { return 0 };
-    let covered = message.content.iter_mut().map(|part| match part {
-        ContentPart::Text { text } => match cover.text(text) {
-            Some(covered) => {
-                *text = covered;
-                1
-            }
-            None => 0,
-        },
-        ContentPart::ToolCall { arguments, .. } => cover.value(arguments),
-        ContentPart::ToolResult { content, .. } => cover.value(content),
-    });
-    u64::from(covered.sum::<u64>() > 0)
-}
-
 fn document(name: &SessionId, text: String, extension: &'static str, engine: &Engine) -> Text {
     let name = name.to_string();
     Text { text, name, extension, at: engine.now(), count: 0, covered: 0, is_read_only: false }
@@ -357,7 +340,7 @@ fn document(name: &SessionId, text: String, extension: &'static str, engine: &En
 async fn json_of(engine: &Engine, scope: &Scope, id: &SessionId, secrets: &Secrets) -> anyhow::Result<Text> {
     let mut found = engine.find_context(scope, id, FindContext { message_pool: true }).await?;
     let nodes = found.message_pool.iter_mut().flat_map(|pool| pool.values_mut());
-    let covered: u64 = nodes.map(|node| cover(secrets, &mut node.message)).sum();
+    let covered = secrets.shown().map_or(0, |cover| nodes.map(|node| node.message.cover(cover)).sum::<u64>());
     let covered = covered + secrets.shown().map_or(0, |cover| found.config.cover(cover));
     let count = found.message_pool.as_ref().map_or(0, |pool| pool.len() as u64);
     let text = serde_json::to_string_pretty(&found)? + "\n";
@@ -385,8 +368,8 @@ async fn markdown_of(
             break;
         }
     }
-    for message in &mut messages {
-        covered += cover(secrets, message);
+    if let Some(cover) = secrets.shown() {
+        covered += messages.iter_mut().map(|message| message.cover(cover)).sum::<u64>();
     }
     let outcomes = Outcomes::find(engine, scope, id, &messages).await?;
     let text = markdown::of(&found, &branch, &messages, &outcomes)?;

@@ -2,8 +2,6 @@
 //!
 //! What was told says itself which messages it stands for, from one to another. As long as it is in windows these are not told again.
 
-use std::sync::Arc;
-
 use super::common;
 use crate::api::{BranchMerged, ContextState, MergeBranch, MergedBranch, MessageType, Origin, Role};
 use crate::engine::Engine;
@@ -68,8 +66,8 @@ impl Engine {
         name: &BranchName,
         from: &BranchName,
     ) -> Result<(MergedBranch, Origin)> {
-        let into = self.store.load_window(scope, id, Some(name), WindowPart::Whole).await?.entries;
-        let other = self.store.load_window(scope, id, Some(from), WindowPart::Whole).await?.entries;
+        let into = self.load_window(scope, id, Some(name), WindowPart::Whole).await?.entries;
+        let other = self.load_window(scope, id, Some(from), WindowPart::Whole).await?.entries;
         let common = common(&into, &other);
         let mut is_known: Vec<bool> = (0..other.len()).map(|at| at < common).collect();
         self.mark_told(scope, id, &into, &other, &mut is_known).await?;
@@ -82,10 +80,9 @@ impl Engine {
         let own = other[first..=last].to_vec();
         let origin = own.iter().map(|entry| entry.message.metadata.origin).max().unwrap_or_default();
         let (messages, messages_tokens) = (own.len() as u64, own.iter().map(|entry| entry.tokens).sum());
-        let (said, secrets) = (from.clone(), Arc::clone(&self.secrets));
+        let said = from.clone();
         let tell = move || {
             let content = merged_text(&said, &own);
-            let content = secrets.shown().and_then(|cover| cover.text(&content)).unwrap_or(content);
             (tokens::count(&content) as u64, content)
         };
         let (tokens, content) = offload_unless(false, tell).await?;
@@ -129,7 +126,7 @@ impl Engine {
         message: &SegmentId,
     ) -> Result<MergedBranch> {
         let content = self.find_message(scope, id, message).await?.text();
-        let other = self.store.load_window(scope, id, Some(from), WindowPart::Whole).await?.entries;
+        let other = self.load_window(scope, id, Some(from), WindowPart::Whole).await?.entries;
         let (first, last) = told_in(&content).ok_or_else(|| Error::broken("a merged message stands for nothing"))?;
         let told = other.iter().skip_while(|entry| entry.message.id != first);
         let (mut messages, mut messages_tokens) = (0, 0);
@@ -164,7 +161,7 @@ impl Engine {
             message_id: added.clone(),
         };
         (step.branch, step.messages) = (StepBranch::Beside(name.clone()), vec![new]);
-        step.tell(1, BRANCH_MERGED, serde_json::to_string(&told).unwrap_or_default());
+        step.tell(BRANCH_MERGED, &told);
         Ok(match self.store.step_turn(scope, step).await? {
             Stepped::Done { .. } => Some(added),
             // Of two who ask the same at once one finds what the other has added.

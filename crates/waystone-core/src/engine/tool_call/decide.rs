@@ -147,21 +147,18 @@ impl Engine {
             let mut step = plain_step(context, &turn, turn.state, &run, self);
             (step.operation, step.idempotency) = (Some(verdict.operation()), idempotency.clone());
             let decided = self.decide_calls(scope, &mut step, &turn, &request, &verdict).await;
-            let n = match decided {
-                Ok(n) => n,
+            if let Err(error) = decided {
                 // What was asked before is answered as before.
-                Err(error) => {
-                    return match self.asked_before(scope, &turn, &step).await? {
-                        Some((_, state)) => Ok((request.tool_call_ids.len(), state)),
-                        None => Err(error),
-                    };
-                }
-            };
-            let to = step.to;
+                return match self.asked_before(scope, &turn, &step).await? {
+                    Some((_, state)) => Ok((request.tool_call_ids.len(), state)),
+                    None => Err(error),
+                };
+            }
+            let (to, told) = (step.to, step.told());
             match self.store.step_turn(scope, step).await? {
                 Stepped::Done { branch, seq } => {
                     let now = Turn { state: to, run: Some(run), branch, seq, ..turn };
-                    self.go_on(scope, context, (now, n), turn.seq, entered);
+                    self.go_on(scope, context, (now, told), turn.seq, entered);
                     return Ok((request.tool_call_ids.len(), to));
                 }
                 Stepped::Before { state, .. } => return Ok((request.tool_call_ids.len(), state)),
@@ -170,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Makes a step one that decides about calls. Returns the number of its last event.
+    /// Makes a step one that decides about calls.
     async fn decide_calls(
         &self,
         scope: &Scope,
@@ -178,10 +175,9 @@ impl Engine {
         turn: &Turn,
         request: &DecideTools,
         verdict: &Verdict,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let context = step.context.clone();
         let open = self.store.list_open_calls(scope, &context).await?;
-        let mut n = 0;
         for id in &request.tool_call_ids {
             let call = match open.iter().find(|open| open.call.id == *id) {
                 Some(open) => open.call.clone(),
@@ -200,7 +196,7 @@ impl Engine {
             step.tools.push(ToolChange::Decide { id: id.clone(), status: verdict.status() });
             if let Some((told, outcome)) = verdict.told(&call) {
                 let told = ToolOutput::error(told);
-                n = self.end_call(step, n, Ended::of(&call, &turn.config.model_id), told, outcome).await?;
+                self.end_call(step, Ended::of(&call, &turn.config.model_id), told, outcome).await?;
             }
         }
         let others = || open.iter().filter(|open| !request.tool_call_ids.contains(&open.call.id));
@@ -208,14 +204,13 @@ impl Engine {
         let is_approved = matches!(verdict, Verdict::Approve)
             || others().any(|open| open.call.approval_status == ApprovalStatus::Approved);
         let event = match (is_pending, is_approved) {
-            (true, _) => return Ok(n),
+            (true, _) => return Ok(()),
             (false, true) => TurnEvent::Approved,
             (false, false) => TurnEvent::Denied,
         };
         let refused = || invalid_state(&context, turn.state);
         step.to = fsm::next(turn.state, event).ok_or_else(refused)?;
-        n += 1;
-        step.tell_state(n, step.to);
-        Ok(n)
+        step.tell_state(step.to);
+        Ok(())
     }
 }

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::call::{Judged, judge};
-use super::completed;
 use super::run::{Live, Outcome, Stop, failed, of_store, told_otherwise};
-use super::stream::{
-    CONTENT_DELTA, Frame, MESSAGE_COMPLETED, TOOL_CALL_REQUESTED, USAGE_WARNING, WINDOW_ASSEMBLED, delta,
-};
+use super::stream::{CONTENT_DELTA, Frame, TOOL_CALL_REQUESTED, USAGE_WARNING, WINDOW_ASSEMBLED, delta};
 use crate::api::{
     ContentDelta, ContentPart, ContextState, MessageType, Metadata, Origin, Role, ToolCallRequested, ToolOutcome,
 };
@@ -65,16 +62,12 @@ impl Live {
         let to = if is_new { ContextState::AwaitingLLMResponse } else { self.turn.state };
         let mut step = self.step(to);
         if is_new {
-            self.n += 1;
-            step.tell_state(self.n, to);
+            step.tell_state(to);
         }
-        self.n += 1;
-        step.window = Some(prepared.kept(format!("{}-{}", self.run, self.n)));
-        let told = prepared.told(&self.context, &self.turn.branch);
-        step.tell(self.n, WINDOW_ASSEMBLED, serde_json::to_string(&told).unwrap_or_default());
+        step.tell(WINDOW_ASSEMBLED, &prepared.told(&self.context, &self.turn.branch));
+        step.window = Some(prepared.kept(format!("{}-{}", self.run, step.told())));
         if let Some(warning) = prepared.warning(&self.context) {
-            self.n += 1;
-            step.tell(self.n, USAGE_WARNING, serde_json::to_string(&warning).unwrap_or_default());
+            step.tell(USAGE_WARNING, &warning);
         }
         self.take(step).await?;
         let call_ids = prepared.call_ids();
@@ -264,38 +257,27 @@ impl Live {
         let mut step = self.step(to);
         // It is the model that says it.
         self.scope = Scope { space: self.scope.space, ..Scope::local(&self.turn.config.model_id).for_agent() };
-        step.tell_state(self.n + 1, between);
-        step.tell(self.n + 2, MESSAGE_COMPLETED, completed(&self.context, &message, &warnings));
-        self.n += 2;
+        step.tell_state(between);
+        step.tell_message(&message, &warnings);
         step.messages.push(message);
         if !judged.is_empty() {
-            self.n += 1;
             let told = ToolCallRequested {
                 context_id: self.context.clone(),
                 tool_calls: judged.iter().map(Judged::requested).collect(),
             };
-            step.tell(self.n, TOOL_CALL_REQUESTED, serde_json::to_string(&told).unwrap_or_default());
+            step.tell(TOOL_CALL_REQUESTED, &told);
         }
         for Judged { new, refused } in judged {
             let (id, tool) = (new.id.clone(), new.tool.clone());
             step.tools.push(ToolChange::Add(new));
             if let Some(why) = refused {
                 let output = crate::tools::ToolOutput::error(why);
-                let ended = self
-                    .engine
-                    .end_call(
-                        &mut step,
-                        self.n,
-                        Ended { id: &id, tool: &tool, edited: None, model: &self.turn.config.model_id },
-                        output,
-                        ToolOutcome::Failed,
-                    )
-                    .await;
-                self.n = ended.map_err(|error| of_store(&error))?;
+                let call = Ended { id: &id, tool: &tool, edited: None, model: &self.turn.config.model_id };
+                let ended = self.engine.end_call(&mut step, call, output, ToolOutcome::Failed).await;
+                ended.map_err(|error| of_store(&error))?;
             }
         }
-        self.n += 1;
-        step.tell_state(self.n, to);
+        step.tell_state(to);
         (step.draft, step.failures, step.operation) = (None, 0, Some("message.added"));
         if to == ContextState::Idle && self.engine.chat.saves_turns {
             step.checkpoint = self.reference(&step).map_err(|error| of_store(&error))?;

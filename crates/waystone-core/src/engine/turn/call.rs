@@ -237,11 +237,10 @@ impl Live {
         let mut step = self.step(to);
         step.operation = Some("message.added");
         let ended = Ended::of(&call, &self.turn.config.model_id);
-        let ended = self.engine.end_call(&mut step, self.n, ended, output, outcome).await;
-        self.n = ended.map_err(|error| of_store(&error))?;
+        let ended = self.engine.end_call(&mut step, ended, output, outcome).await;
+        ended.map_err(|error| of_store(&error))?;
         if is_last {
-            self.n += 1;
-            step.tell_state(self.n, to);
+            step.tell_state(to);
         }
         self.take(step).await
     }
@@ -262,9 +261,8 @@ impl Live {
             outcome_unknown: true,
         });
         let told = ToolCallRequested { context_id: self.context.clone(), tool_calls: tool_calls.collect() };
-        step.tell(self.n + 1, TOOL_CALL_REQUESTED, serde_json::to_string(&told).unwrap_or_default());
-        self.n += 2;
-        step.tell_state(self.n, to);
+        step.tell(TOOL_CALL_REQUESTED, &told);
+        step.tell_state(to);
         self.take(step).await
     }
 }

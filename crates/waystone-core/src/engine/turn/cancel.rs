@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::stream::STATE_CHANGED;
-use super::{MESSAGE_COMPLETED, Signal, completed, plain_step, refused};
+use super::{Signal, plain_step, refused};
 use crate::api::{ContextState, MessageType, Origin, Role, ToolOutcome, TurnChanged};
 use crate::engine::Engine;
 use crate::engine::conversation::retry_of;
@@ -130,7 +130,7 @@ impl Engine {
         let mut step = plain_step(context, turn, to, &self.clock.new_id(), self);
         (step.from_seq, step.idempotency) = (Some(turn.seq), idempotency);
         let written = self.written_draft(scope, context, turn).await?;
-        self.end_step(scope, &mut step, turn, written, 0).await?;
+        self.end_step(scope, &mut step, turn, written).await?;
         self.store.step_turn(scope, step).await.map(Some)
     }
 
@@ -146,15 +146,14 @@ impl Engine {
         Ok((!written.is_complete).then_some((written.content, written.next_sequence - 1)))
     }
 
-    /// Makes a step one that ends a turn: what was written of the answer is kept, and marked. Returns the number of the last event.
+    /// Makes a step one that ends a turn: what was written of the answer is kept, and marked.
     pub(super) async fn end_step(
         &self,
         scope: &Scope,
         step: &mut Step,
         turn: &Turn,
         written: Option<(String, u64)>,
-        mut n: u64,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         (step.operation, step.tools) = (Some(CANCELLED), vec![ToolChange::Abandon]);
         let written = written.filter(|(text, _)| !text.is_empty());
         if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
@@ -171,18 +170,15 @@ impl Engine {
             let facts = MessageFacts { completion_tokens: message.tokens, ..message.facts };
             let facts = self.expect_facts(&turn.config.model_id, facts);
             let message = NewMessage { id: draft.message.clone(), facts, ..message };
-            n += 1;
-            step.tell(n, MESSAGE_COMPLETED, completed(&step.context, &message, &[]));
+            step.tell_message(&message, &[]);
             step.messages.push(message);
         }
         for OpenCall { call, .. } in self.store.list_open_calls(scope, &step.context).await? {
-            n += 1;
-            step.tell_call(n, (&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new());
+            step.tell_call((&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new());
         }
         step.draft = None;
-        n += 1;
-        step.tell_state(n, step.to);
-        Ok(n)
+        step.tell_state(step.to);
+        Ok(())
     }
 
     /// Ends the turn of a conversation whose session is about to be deleted, if it is one.

@@ -1,9 +1,12 @@
 //! Tools of our own: what a window leaves out is one call away for the model too.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
-use crate::api::{ChatConfig, ContentPart, Message, Segment, Tool};
+use crate::api::{ChatConfig, Segment, Tool};
 use crate::engine::Engine;
+use crate::engine::secret::cover_text;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, Holder, Range};
 use crate::id::SessionId;
@@ -93,15 +96,25 @@ impl Engine {
             // Whoever looks for something is not to find that it was looked for.
             passed_over: own_tools(&config.tools).map(|tool| tool.name).collect(),
             limit: FOUND_MAX,
-            preview: PREVIEW_CHARS,
+            // Before something is cut off secrets are looked for.
+            preview: if self.secrets.shown().is_some() { usize::MAX } else { PREVIEW_CHARS },
             now: self.clock.now(),
         };
-        let found = self.store.search_messages(scope, search).await?;
+        let mut found = self.store.search_messages(scope, search).await?;
         if found.is_empty() {
             return Ok("nothing was found; other words may help".to_owned());
         }
-        let most = self.page_tokens(&config);
-        offload_unless(false, move || list(&found, most)).await
+        let (most, secrets) = (self.page_tokens(&config), Arc::clone(&self.secrets));
+        let list = move || {
+            if let Some(cover) = secrets.shown() {
+                for segment in &mut found {
+                    cover_text(cover, &mut segment.text);
+                    segment.text = segment.text.chars().take(PREVIEW_CHARS).collect();
+                }
+            }
+            list(&found, most)
+        };
+        offload_unless(false, list).await
     }
 
     async fn expand_message(&self, scope: &Scope, context: &SessionId, handle: &str, offset: u64) -> Result<String> {
@@ -110,21 +123,14 @@ impl Engine {
             return Err(Error::InvalidInput(format!("`{handle}` is not of this conversation")));
         };
         let mut message = self.find_message(scope, context, id).await?;
-        self.cover_calls(&mut message);
         let config = self.store.find_turn(scope, context).await?.config;
-        let most = self.page_tokens(&config);
-        let page = move || page(&message.whole_text(), handle.range, offset, most);
+        let (most, secrets) = (self.page_tokens(&config), Arc::clone(&self.secrets));
+        let page = move || {
+            // All of it: a page may begin in the middle of a secret.
+            secrets.shown().map(|cover| message.cover(cover));
+            page(&message.whole_text(), handle.range, offset, most)
+        };
         offload_unless(false, page).await?
-    }
-
-    /// Takes secrets out of what a message calls tools with. Later it is one text, in which the escapes of JSON hide where they begin.
-    fn cover_calls(&self, message: &mut Message) {
-        let Some(cover) = self.secrets.shown() else { return };
-        for part in &mut message.content {
-            if let ContentPart::ToolCall { arguments, .. } = part {
-                cover.value(arguments);
-            }
-        }
     }
 
     fn page_tokens(&self, config: &ChatConfig) -> u64 {

@@ -142,17 +142,18 @@ impl Live {
         let to = fsm::next(self.turn.state, event).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
         step.error = error;
-        self.n += 1;
-        step.tell_state(self.n, to);
+        step.tell_state(to);
         self.take(step).await
     }
 
     pub(super) fn step(&self, to: ContextState) -> Step {
-        plain_step(&self.context, &self.turn, to, &self.run, &self.engine)
+        Step { told_before: self.n, ..plain_step(&self.context, &self.turn, to, &self.run, &self.engine) }
     }
 
     /// Takes a step, after all that was streamed before it. A store that cannot be used is waited for.
     pub(super) async fn take(&mut self, mut step: Step) -> Outcome<()> {
+        // Also where it fails: a step that was taken and not heard of is known again by its numbers.
+        self.n = step.told();
         self.end_writing().await?;
         if let Some(deltas) = self.pending_event() {
             step.events.insert(0, deltas);
@@ -301,8 +302,8 @@ impl Live {
             false => Ok(Some((self.text.clone(), self.sequence))),
         };
         let written = written.map_err(|error| of_store(&error))?;
-        let ended = self.engine.end_step(&self.scope, &mut step, &self.turn, written, self.n).await;
-        self.n = ended.map_err(|error| of_store(&error))?;
+        let ended = self.engine.end_step(&self.scope, &mut step, &self.turn, written).await;
+        ended.map_err(|error| of_store(&error))?;
         self.take(step).await
     }
 
@@ -314,16 +315,14 @@ impl Live {
             let to = fsm::next(self.turn.state, TurnEvent::GaveUp).ok_or(Stop::Moved)?;
             let mut step = self.step(to);
             (step.error, step.tools) = (told, vec![ToolChange::Abandon]);
-            self.n += 1;
-            step.tell_state(self.n, to);
+            step.tell_state(to);
             self.take(step).await?;
             return Ok(false);
         }
         let to = fsm::next(self.turn.state, TurnEvent::Failed).ok_or(Stop::Moved)?;
         let mut step = self.step(to);
         (step.error, step.failures) = (told, failures);
-        self.n += 1;
-        step.tell_state(self.n, to);
+        step.tell_state(to);
         self.take(step).await?;
         let pause = error.retry_after.unwrap_or_else(|| self.back_off(failures)).min(PAUSE_MAX);
         let (clock, mut signal) = (Arc::clone(&self.engine.clock), self.signal.clone());

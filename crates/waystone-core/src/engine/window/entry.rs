@@ -1,11 +1,14 @@
 //! The messages that a window is made of, at hand for the next one: what was said stays as it is, so only what is new must be read.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::Prepared;
 use crate::engine::Engine;
+use crate::engine::secret::{cover_digest, cover_text};
 use crate::error::Result;
 use crate::id::{BranchName, SegmentId, SessionId};
+use crate::offload::offload_unless;
 use crate::recent::Most;
 use crate::store::{AtHand, Scope, WindowPart, WindowRows};
 use crate::window::Entry;
@@ -14,6 +17,32 @@ use crate::window::Entry;
 pub(in crate::engine) const MOST: Most = Most { bytes: 32 * 1024 * 1024, entries: 64 };
 
 impl Engine {
+    /// What a window is made from. This is the one place where secrets are taken out of it: whatever is cut, chosen or told afterwards has none.
+    pub(in crate::engine) async fn load_window(
+        &self,
+        scope: &Scope,
+        context: &SessionId,
+        branch: Option<&BranchName>,
+        part: WindowPart,
+    ) -> Result<WindowRows> {
+        let mut rows = self.store.load_window(scope, context, branch, part).await?;
+        if self.secrets.shown().is_none() {
+            return Ok(rows);
+        }
+        let secrets = Arc::clone(&self.secrets);
+        let cover = move || {
+            let Some(cover) = secrets.shown() else { return rows };
+            rows.entries = rows.entries.into_iter().map(|entry| entry.covered(cover)).collect();
+            for made in &mut rows.made {
+                let cut = &mut made.manifest.cut;
+                cover_text(cover, &mut cut.told);
+                cut.digest = cover_digest(cover, &cut.digest);
+            }
+            rows
+        };
+        offload_unless(false, cover).await
+    }
+
     /// What the window of the next call is made from, by a model that holds so many tokens.
     pub(super) async fn load_entries(
         &self,
@@ -27,7 +56,7 @@ impl Engine {
             let (first, last) = (known.first()?, known.last()?);
             Some(AtHand { from: first.position, last: last.message.id.clone() })
         });
-        let rows = self.store.load_window(scope, context, branch, WindowPart::AfterCut { at_hand }).await?;
+        let rows = self.load_window(scope, context, branch, WindowPart::AfterCut { at_hand }).await?;
         let is_cut_so = rows.made.first().is_some_and(|last| last.manifest.limit == limit);
         match known {
             // It is cut from the beginning.
@@ -44,7 +73,7 @@ impl Engine {
         context: &SessionId,
         branch: Option<&BranchName>,
     ) -> Result<WindowRows> {
-        let rows = self.store.load_window(scope, context, branch, WindowPart::Whole).await?;
+        let rows = self.load_window(scope, context, branch, WindowPart::Whole).await?;
         let Some(known) = self.branches.find(&(scope.space, context.clone())) else { return Ok(rows) };
         let known: HashMap<&SegmentId, &Entry> = known.iter().map(|entry| (&entry.message.id, entry)).collect();
         let as_known = |entry: Entry| match known.get(&entry.message.id) {

@@ -65,11 +65,10 @@ impl Engine {
         };
         let model = self.summarizer().unwrap_or_default().to_owned();
         let prices = self.summaries.model.describe(&model).prices;
-        let engine = self.clone();
         let render = move || {
             let cut = Cut { told, ..prepared.assembled.cut.clone() };
             let room = prepared.manifest.room;
-            let again = assemble_again(&prepared.entries, cut.clone(), room, engine.secrets.shown());
+            let again = assemble_again(&prepared.entries, cut.clone(), room);
             prepared.assembled = Assembled { new_digest: prepared.assembled.new_digest, ..again };
             prepared.manifest.cut = cut;
             prepared.written_by = Some((model, prices.map(|prices| prices.cost_usd(spent.usage))));
@@ -88,11 +87,7 @@ impl Engine {
         let more: Vec<Entry> = digested.filter(|entry| entry.position > new.after).cloned().collect();
         // What was summed up before is summed up once more.
         let before = if new.after > 0 { prepared.told_before.clone() } else { String::new() };
-        let engine = self.clone();
-        let retell = move || {
-            let text = format!("{before}\n{}", retell(&more));
-            engine.secrets.shown().and_then(|cover| cover.text(&text)).unwrap_or(text)
-        };
+        let retell = move || format!("{before}\n{}", retell(&more));
         let text = offload_unless(false, retell).await.map_err(|error| error.to_string())?;
         let what = "The beginning of a conversation";
         let summary = self.summarize(Text { what, origin, text, goal: None, tokens_max }, spent).await?;

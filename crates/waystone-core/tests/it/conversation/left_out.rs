@@ -206,6 +206,29 @@ async fn with_redact_no_secret_of_a_call_is_found_or_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_redact_no_page_or_preview_has_a_part_of_a_key() {
+    let mut t = Talk::new().await;
+    t.h = t.h.with_secrets(Policy::Redact, Policy::Off);
+    let id = called(&t, &json!({ "note": "marmalade" })).await;
+    let head = format!("-----BEGIN RSA {}-----\n", "PRIVATE KEY");
+    let lines: Vec<String> = (0..60).map(|n| format!("MIIEpAIBAAKCAQEA{n:02}x9/{}", "Zk3v".repeat(9))).collect();
+    let key = format!("{head}{}\n{}", lines.join("\n"), head.replace("BEGIN", "END"));
+    let (long, short) = ("words before it ".repeat(60), "quince ".repeat(35));
+    t.say(&id, &format!("{long}{key}")).await;
+    t.say(&id, &format!("{short}{key}")).await;
+    talk_on(&t, &id).await;
+    let is_clean = |told: &str| !told.contains("Zk3vZk3v");
+    let found = returned(&t, &id, "context_search_stashed", json!({ "query": "quince" })).await;
+    assert!(found.contains("quince") && is_clean(&found), "{found}");
+    let whole = returned(&t, &id, "context_search_stashed", json!({ "query": "words before it" })).await;
+    for offset in (0..4000).step_by(500) {
+        let arguments = json!({ "handle": handle_in(&whole), "offset": offset });
+        let page = returned(&t, &id, "context_expand", arguments).await;
+        assert!(is_clean(&page), "from {offset} on: {page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_copy_keeps_a_merge_that_was_undone_out_of_reach_as_the_other_does() {
     let t = Talk::new().await;
     let id = begin(&t).await;

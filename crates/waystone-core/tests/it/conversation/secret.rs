@@ -12,6 +12,10 @@ fn key() -> String {
     ["AKIA", "Z7Q4", "M2XN", "W8LP", "T5RD"].concat()
 }
 
+fn token() -> String {
+    ["q9Zt", "7Lw2", "Xc4V", "b8Nm", "3Rp6", "Ys1K"].concat()
+}
+
 async fn with(policy: Policy) -> Talk {
     let mut t = Talk::new().await;
     t.h.engine = t.h.engine.clone().with_secrets(Secrets::new(policy, Policy::Off, Vec::new()));
@@ -46,14 +50,38 @@ async fn with_redact_a_model_is_sent_no_secret() {
     let frames = until_state(&mut reader, |state| state == "ExecutingTools").await;
     let call = told(&frames).into_iter().find(|(kind, _)| kind == "ToolCallRequested").unwrap().1;
     let call = call["tool_calls"][0]["id"].as_str().unwrap().parse().unwrap();
-    let answer = serde_json::from_value(json!({ "result": { "found": key() } })).unwrap();
+    // Where the JSON of it is looked through, escapes hide where the one begins, and brackets whose the other is.
+    let result = json!({ "found": format!("A=1\n{}\nB=2", key()), "api_token": [token()] });
+    let answer = serde_json::from_value(json!({ "result": result })).unwrap();
     t.h.engine.answer_tool_call(&t.h.scope, &id, &call, answer, None).await.unwrap();
     until_state(&mut reader, is_idle).await;
     let sent = json!(t.fake.requests()).to_string();
     assert_eq!(t.fake.requests().len(), 2);
-    assert!(!sent.contains(&key()), "{sent}");
+    assert!(!sent.contains(&key()) && !sent.contains(&token()), "{sent}");
     let kept = t.texts(&id, None).await;
     assert!(kept[0].contains(&key()) && kept[2].contains(&key()), "it is kept as it was said: {kept:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_redact_a_model_is_not_sent_the_secret_in_arguments_that_someone_changed() {
+    let t = with(Policy::Redact).await;
+    let id = t.create(json!({ "tools": [{ "name": "wipe" }] })).await.id;
+    t.fake.then(Reply::calls([("wipe", json!({ "path": "a" }))]).after_results(Reply::text("ok")));
+    let mut reader = t.follow(&id, None).await;
+    t.try_say(&id, json!({ "content": "wipe it" })).await.unwrap();
+    let frames = until_state(&mut reader, |state| state == "AwaitingToolApproval").await;
+    let call = told(&frames).into_iter().find(|(kind, _)| kind == "ToolCallRequested").unwrap().1;
+    let call = call["tool_calls"][0]["id"].as_str().unwrap().parse().unwrap();
+    let (engine, scope) = (&t.h.engine, &t.h.scope);
+    let edit = serde_json::from_value(json!({ "arguments": { "path": format!("A=1\n{}", key()) } })).unwrap();
+    let edited = engine.edit_arguments(scope, &id, &call, edit, None).await.unwrap();
+    let approve = json!({ "tool_call_ids": [call], "hashes": { (call.as_str()): edited.hash } });
+    engine.approve_tools(scope, &id, serde_json::from_value(approve).unwrap()).await.unwrap();
+    let answer = serde_json::from_value(json!({ "result": "wiped" })).unwrap();
+    engine.answer_tool_call(scope, &id, &call, answer, None).await.unwrap();
+    until_state(&mut reader, is_idle).await;
+    let sent = json!(t.fake.requests()).to_string();
+    assert!(sent.contains("the user changed the arguments") && !sent.contains(&key()), "{sent}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

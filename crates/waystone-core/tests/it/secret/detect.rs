@@ -34,6 +34,26 @@ fn planted_secrets_are_found_each_by_its_rule() {
     assert!(total > 1_000 && count * 20 <= total, "{count} of {total}:\n{}", missed.join("\n"));
 }
 
+/// In the JSON of a text the letter of an escape stands right before what begins a line.
+#[test]
+fn what_begins_a_line_is_found_in_the_json_of_its_text_too() {
+    let secrets = Secrets::new(Redact, Off, Vec::new());
+    let mut checked = 0;
+    for one in planted(11) {
+        let whole = one.secret.as_str();
+        if !matches!(&secrets.find(whole)[..], [(_, range)] if *range == (0..whole.len())) {
+            continue;
+        }
+        for before in ["A=1\n", "\t", "one\r\n"] {
+            let written = json!(format!("{before}{whole}\nB=2")).to_string();
+            let found = secrets.find(&written);
+            assert!(found.iter().any(|(rule, _)| *rule == one.rule), "{}: {written}", one.rule);
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked}");
+}
+
 #[test]
 fn what_only_looks_like_a_secret_is_none() {
     let secrets = Secrets::new(Redact, Off, Vec::new());

@@ -198,7 +198,7 @@ impl Conversation {
     }
 
     fn call(&mut self, counter: &mut Counter, seen: &mut Seen) -> Checked {
-        let window = match assemble(&self.entries, &self.cut, self.room, None) {
+        let window = match assemble(&self.entries, &self.cut, self.room) {
             Ok(window) => window,
             Err(error) => {
                 seen.too_small += 1;
@@ -221,15 +221,15 @@ impl Conversation {
     /// The same again gives the same.
     fn check_same(&self, window: &Assembled) -> Checked {
         if self.made.is_multiple_of(4) {
-            let twice = assemble(&self.entries, &self.cut, self.room, None).ok();
+            let twice = assemble(&self.entries, &self.cut, self.room).ok();
             check!(twice.as_ref() == Some(window), "the same branch has two windows");
         }
-        let again = assemble_again(&self.entries, window.cut.clone(), self.room, None);
+        let again = assemble_again(&self.entries, window.cut.clone(), self.room);
         let again = Assembled { new_digest: window.new_digest, ..again };
         check!(again == *window, "a window cannot be made again from its cut");
         // A call does not read what was digested before.
         if self.made % 3 == 1 {
-            let part = assemble(&part_of(&self.entries, self.cut.digested_to), &self.cut, self.room, None);
+            let part = assemble(&part_of(&self.entries, self.cut.digested_to), &self.cut, self.room);
             let part = part.map(|part| Assembled { left_out: window.left_out.clone(), ..part });
             check!(part.as_ref() == Ok(window), "what a call reads gives another window");
         }
