@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::timeout;
-use waystone_core::model::{Answer, Call, Chunk, ModelError, Usage};
+use tokio::time::{Instant, timeout_at};
+use waystone_core::model::{Answer, Call, Chunk, Cut, ModelError, Usage};
 
 use crate::event::Events;
 use crate::failure::Peer;
@@ -20,6 +20,8 @@ use crate::server::SILENCE_MAX;
 
 /// How long the usage is waited for after the last word.
 const USAGE_MAX: Duration = Duration::from_secs(10);
+/// How long a server may go on without an event, though it shows that it is there.
+const EVENTLESS_MAX: Duration = Duration::from_secs(600);
 
 /// How events are read.
 pub(crate) trait Wire: Send {
@@ -36,8 +38,8 @@ pub(crate) trait Wire: Send {
 pub(crate) struct Rest {
     pub(crate) calls: Vec<Call>,
     pub(crate) usage: Option<Usage>,
-    /// Whether it has as many tokens as it may have.
-    pub(crate) is_cut: bool,
+    /// Why it ends before it is whole, if so.
+    pub(crate) cut: Option<Cut>,
 }
 
 pub(crate) enum Heard {
@@ -55,6 +57,8 @@ pub(crate) struct Streaming<W> {
     why_no_tools: Option<&'static str>,
     events: Events,
     has_text: bool,
+    /// When the last event came.
+    heard_at: Instant,
     /// Whether nothing more is read, and `last` is what remains to be told.
     is_over: bool,
     last: VecDeque<Result<Chunk, ModelError>>,
@@ -69,6 +73,7 @@ impl<W: Wire> Answer for Streaming<W> {
                 self.read().await;
                 continue;
             };
+            self.heard_at = Instant::now();
             match self.wire.hear(&data, &self.peer) {
                 Ok(Heard::Text(text)) if text.is_empty() => {}
                 Ok(Heard::Text(text)) => {
@@ -86,12 +91,16 @@ impl<W: Wire> Answer for Streaming<W> {
 impl<W: Wire> Streaming<W> {
     pub(crate) fn new(body: Incoming, peer: Arc<Peer>, wire: W, why_no_tools: Option<&'static str>) -> Self {
         let (events, last) = (Events::default(), VecDeque::new());
-        Self { body, peer, wire, why_no_tools, events, has_text: false, is_over: false, last }
+        let heard_at = Instant::now();
+        Self { body, peer, wire, why_no_tools, events, has_text: false, heard_at, is_over: false, last }
     }
 
     async fn read(&mut self) {
-        let silence_max = if self.wire.is_complete() { USAGE_MAX } else { SILENCE_MAX };
-        match timeout(silence_max, self.body.frame()).await {
+        // Comments keep a connection, and end no wait for what is to come.
+        let (silence_max, eventless_max) =
+            if self.wire.is_complete() { (USAGE_MAX, USAGE_MAX) } else { (SILENCE_MAX, EVENTLESS_MAX) };
+        let deadline = (Instant::now() + silence_max).min(self.heard_at + eventless_max);
+        match timeout_at(deadline, self.body.frame()).await {
             Ok(Some(Ok(frame))) => {
                 if !self.events.push(frame.data_ref().map_or(&[], |bytes| bytes)) {
                     self.fail(self.peer.interrupted("an event of it is too long"));
@@ -99,7 +108,7 @@ impl<W: Wire> Streaming<W> {
             }
             Ok(Some(Err(error))) => self.stop(&root_cause(&error)),
             Ok(None) => self.stop("it stopped before its end"),
-            Err(_) => self.stop(&format!("nothing came for {} s", silence_max.as_secs())),
+            Err(_) => self.stop(&format!("nothing came for {} s", self.heard_at.elapsed().as_secs())),
         }
     }
 
@@ -111,11 +120,19 @@ impl<W: Wire> Streaming<W> {
     /// Calls are told only now that they are whole, and only where some could be made.
     fn finish(&mut self) {
         self.is_over = true;
-        let Rest { calls, usage, is_cut } = match self.wire.rest() {
+        let Rest { mut calls, usage, cut } = match self.wire.rest() {
             Ok(rest) => rest,
             Err(why) => return self.fail(self.peer.interrupted(why)),
         };
-        let usage = usage.map(|usage| Ok(Chunk::Usage(usage))).into_iter().chain(is_cut.then_some(Ok(Chunk::Cut)));
+        if cut == Some(Cut::Filter) {
+            if !self.has_text {
+                return self.fail(self.peer.refused());
+            }
+            // What was to be called may not have been whole, and nobody meant it to be.
+            calls.clear();
+        }
+        let cut = cut.map(|cut| Ok(Chunk::Cut(cut)));
+        let usage = usage.map(|usage| Ok(Chunk::Usage(usage))).into_iter().chain(cut);
         match self.why_no_tools {
             None => self.last.extend(calls.into_iter().map(|call| Ok(Chunk::Call(call))).chain(usage)),
             Some(why) => {

@@ -169,6 +169,9 @@ impl Unavailable {
 }
 
 impl Error {
+    /// The code of what there is no room for by the limits that are set.
+    pub(crate) const QUOTA_EXCEEDED: &str = "STORAGE_QUOTA_EXCEEDED";
+
     /// What is kept cannot be used, for which no one who calls is to blame.
     pub fn broken(message: impl Into<String>) -> Self {
         Self::StorageUnavailable { reason: Unavailable::Broken, message: message.into() }
@@ -217,7 +220,7 @@ impl Error {
                 ("PAYLOAD_TOO_LARGE", 413, "save less at once, or raise WAYSTONE_MAX_CONTEXT_BYTES")
             }
             Self::QuotaExceeded(_) => (
-                "STORAGE_QUOTA_EXCEEDED",
+                Self::QUOTA_EXCEEDED,
                 413,
                 "raise the limit that the message names, or delete something; in bytes that counts until it is removed (`delete --purge`)",
             ),

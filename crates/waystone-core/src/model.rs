@@ -76,8 +76,17 @@ pub enum Chunk {
     Call(Call),
     /// What the provider counted, for the whole answer. The last one counts.
     Usage(Usage),
-    /// It ends where it does because it may not be longer.
-    Cut,
+    /// It ends before what was to be said is.
+    Cut(Cut),
+}
+
+/// Why an answer ends where it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It may not be longer.
+    Length,
+    /// Its provider let no more of it through.
+    Filter,
 }
 
 /// Tokens as a provider counts them.

@@ -1,7 +1,7 @@
 //! What an answer of messages comes to. It has ended as it should once `message_stop` came, and not before.
 
 use serde_json::Value;
-use waystone_core::model::{Call, ModelError, Usage};
+use waystone_core::model::{Call, Cut, ModelError, Usage};
 
 use super::wire::{Block, Delta, Event};
 use crate::call::{CALLS_BYTES_MAX, CALLS_MAX, read_arguments, read_cut_arguments};
@@ -15,7 +15,6 @@ pub(super) struct Blocks {
     /// How many calls there were before.
     calls_before: usize,
     bytes: usize,
-    has_text: bool,
     stop_reason: Option<String>,
     /// What was read afresh is in `prompt`, apart from what the cache had.
     usage: Option<Usage>,
@@ -39,8 +38,8 @@ impl Wire for Blocks {
         };
         match event {
             Event::MessageStart { message } => self.count(message.usage),
-            Event::ContentBlockStart { content_block: Block::Text { text }, .. } => return Ok(self.say(text)),
-            Event::ContentBlockDelta { delta: Delta::Text { text }, .. } => return Ok(self.say(text)),
+            Event::ContentBlockStart { content_block: Block::Text { text }, .. }
+            | Event::ContentBlockDelta { delta: Delta::Text { text }, .. } => return Ok(Heard::Text(text)),
             Event::ContentBlockStart { index, content_block: Block::ToolUse { id, name, input } } => {
                 self.calls.push(ToolUse { index, id, name, input, json: String::new() });
             }
@@ -54,7 +53,6 @@ impl Wire for Blocks {
                 self.stop_reason = delta.and_then(|delta| delta.stop_reason).or(self.stop_reason.take());
                 self.count(usage);
             }
-            Event::MessageStop if self.has_refused() => return Err(peer.refused()),
             Event::MessageStop => return Ok(Heard::End),
             Event::Error { error } => return Err(peer.said(&error)),
             Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
@@ -70,40 +68,34 @@ impl Wire for Blocks {
     }
 
     fn rest(&mut self) -> Result<Rest, &'static str> {
-        let (count, is_cut) = (self.calls.len(), self.is_cut());
+        let (count, cut) = (self.calls.len(), self.cut());
         let calls = self.calls.drain(..).zip(self.calls_before + 1..).enumerate().map(|(at, (call, number))| {
             let id = if call.id.is_empty() { format!("call_{number}") } else { call.id };
             let arguments = match call.input {
                 Some(Value::Object(input)) if call.json.is_empty() && !input.is_empty() => Value::Object(input),
-                _ if is_cut && at + 1 == count => read_cut_arguments(&call.json),
+                _ if cut.is_some() && at + 1 == count => read_cut_arguments(&call.json),
                 _ => read_arguments(&call.json),
             };
             Call { id, tool: call.name, arguments }
         });
         let usage =
             self.usage.map(|usage| Usage { prompt: usage.prompt + usage.cache_read + usage.cache_write, ..usage });
-        Ok(Rest { calls: calls.collect(), usage, is_cut })
+        Ok(Rest { calls: calls.collect(), usage, cut })
     }
 }
 
 impl Blocks {
     pub(super) fn new(calls_before: usize) -> Self {
         let (calls, stop_reason, usage) = (Vec::new(), None, None);
-        Self { calls, calls_before, bytes: 0, has_text: false, stop_reason, usage }
+        Self { calls, calls_before, bytes: 0, stop_reason, usage }
     }
 
-    fn say(&mut self, text: String) -> Heard {
-        self.has_text |= !text.trim().is_empty();
-        Heard::Text(text)
-    }
-
-    fn has_refused(&self) -> bool {
-        self.stop_reason.as_deref() == Some("refusal") && !self.has_text
-    }
-
-    /// Whether it has as many tokens as it may have.
-    fn is_cut(&self) -> bool {
-        matches!(self.stop_reason.as_deref(), Some("max_tokens" | "model_context_window_exceeded"))
+    fn cut(&self) -> Option<Cut> {
+        match self.stop_reason.as_deref()? {
+            "max_tokens" | "model_context_window_exceeded" => Some(Cut::Length),
+            "refusal" => Some(Cut::Filter),
+            _ => None,
+        }
     }
 
     /// Figures come at the beginning and at the end; the later ones count, and are for the whole answer. Some servers give all

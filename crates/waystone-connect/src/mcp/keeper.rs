@@ -30,6 +30,7 @@ struct State {
     connection: Option<Arc<Connection>>,
     /// Whether it is known to do without a handshake.
     is_stateless: bool,
+    /// When it was started last, or when that failed.
     last_start: Option<Instant>,
     /// How many starts there were without a long time between them.
     starts: u32,
@@ -118,6 +119,8 @@ impl Keeper {
                 Ok(state.connection.insert(Arc::new(connection)).clone())
             }
             Err(refusal) => {
+                // A start that takes long would use the pause up.
+                state.last_start = Some(Instant::now());
                 state.failure = Some(refusal.why.clone());
                 Err(refusal.why)
             }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use waystone_core::model::{ModelError, Usage};
+use waystone_core::model::{Cut, ModelError, Usage};
 
 use super::call::Calls;
 use super::extra::Extras;
@@ -22,13 +22,12 @@ pub(super) struct Chunks {
     usage: Option<Usage>,
     /// Whether a `finish_reason` was given.
     is_complete: bool,
-    /// Whether it has as many tokens as it may have.
-    is_cut: bool,
+    cut: Option<Cut>,
 }
 
 impl Chunks {
     pub(super) fn new(calls_before: usize, extras: Arc<Extras>) -> Self {
-        Self { calls: Calls::default(), calls_before, extras, usage: None, is_complete: false, is_cut: false }
+        Self { calls: Calls::default(), calls_before, extras, usage: None, is_complete: false, cut: None }
     }
 }
 
@@ -53,7 +52,11 @@ impl Wire for Chunks {
             Some("error") => return Err(peer.interrupted("its provider failed")),
             Some(reason) => {
                 self.is_complete = true;
-                self.is_cut = matches!(reason, "length" | "max_tokens");
+                self.cut = match reason {
+                    "length" | "max_tokens" => Some(Cut::Length),
+                    "content_filter" => Some(Cut::Filter),
+                    _ => None,
+                };
             }
         }
         Ok(Heard::Text(choice.text()))
@@ -64,13 +67,13 @@ impl Wire for Chunks {
     }
 
     fn rest(&mut self) -> Result<Rest, &'static str> {
-        let joined = std::mem::take(&mut self.calls).join(self.calls_before, self.is_cut)?;
+        let joined = std::mem::take(&mut self.calls).join(self.calls_before, self.cut.is_some())?;
         let calls = joined.into_iter().map(|joined| {
             if let Some(extra) = joined.extra {
                 self.extras.keep(&joined.call.id, extra);
             }
             joined.call
         });
-        Ok(Rest { calls: calls.collect(), usage: self.usage, is_cut: self.is_cut })
+        Ok(Rest { calls: calls.collect(), usage: self.usage, cut: self.cut })
     }
 }

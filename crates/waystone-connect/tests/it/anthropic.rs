@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, pause};
 use waystone_connect::{ProviderSettings, Providers};
 use waystone_core::api::Role;
-use waystone_core::model::{Chunk, Model, ModelCall, ModelError, Said, Usage};
+use waystone_core::model::{Chunk, Cut, Model, ModelCall, ModelError, Said, Usage};
 use waystone_testkit::model::{FakeModel, Reply};
 
 use crate::ask::{ANSWER_TOKENS, KEY, call, call_with_tools, called, calls, drain, text, texts, usage};
@@ -208,7 +208,7 @@ async fn what_is_thought_or_not_known_is_passed_over() {
     ]));
     let (chunks, error) = ask(&fake).await;
     let call = Chunk::Call(called("call_1", "time", json!({ "city": "Bern" })));
-    assert_eq!((chunks, error), ([texts(["a", "b"]), vec![call, usage(7, 3), Chunk::Cut]].concat(), None));
+    assert_eq!((chunks, error), ([texts(["a", "b"]), vec![call, usage(7, 3), Chunk::Cut(Cut::Length)]].concat(), None));
 }
 
 #[tokio::test]
@@ -248,9 +248,22 @@ async fn a_call_of_anthropics_that_was_cut_before_its_arguments_has_none() {
         let events = [begin(0, json!({})), begin(1, input), end, json!({ "type": "message_stop" })];
         fake.then(Reply::events(events.map(|event| event.to_string())));
         let calls = [called("c0", "time", json!({})), called("c1", "time", expected)].map(Chunk::Call);
-        let expected = calls.into_iter().chain((reason != "tool_use").then_some(Chunk::Cut)).collect();
+        let expected = calls.into_iter().chain((reason != "tool_use").then_some(Chunk::Cut(Cut::Length))).collect();
         assert_eq!(ask(&fake).await, (expected, None), "{reason}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_anthropics_that_was_refused_halfway_calls_nothing() {
+    let fake = FakeModel::start().await;
+    let text =
+        json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "I will" } });
+    let block = json!({ "type": "tool_use", "id": "a", "name": "wipe", "input": {} });
+    let begun = json!({ "type": "content_block_start", "index": 1, "content_block": block });
+    let end = json!({ "type": "message_delta", "delta": { "stop_reason": "refusal" } });
+    fake.then(Reply::events([text, begun, end, json!({ "type": "message_stop" })].map(|event| event.to_string())));
+    let expected = vec![Chunk::Text("I will".to_owned()), Chunk::Cut(Cut::Filter)];
+    assert_eq!(ask(&fake).await, (expected, None));
 }
 
 #[tokio::test]
@@ -328,5 +341,5 @@ async fn whoever_refuses_without_a_word_is_not_asked_again() {
 
     let said = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"No."}}"#;
     fake.then(Reply::events([said, stop, r#"{"type":"message_stop"}"#]));
-    assert_eq!(ask(&fake).await, (vec![Chunk::Text("No.".to_owned()), usage(0, 1)], None));
+    assert_eq!(ask(&fake).await, (vec![Chunk::Text("No.".to_owned()), usage(0, 1), Chunk::Cut(Cut::Filter)], None));
 }

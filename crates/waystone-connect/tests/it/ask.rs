@@ -64,7 +64,7 @@ pub(crate) async fn refusal(fake: &FakeModel) -> ModelError {
 pub(crate) fn text(chunks: &[Chunk]) -> String {
     let text = |chunk: &Chunk| match chunk {
         Chunk::Text(text) => text.clone(),
-        Chunk::Usage(_) | Chunk::Call(_) | Chunk::Cut => String::new(),
+        Chunk::Usage(_) | Chunk::Call(_) | Chunk::Cut(_) => String::new(),
     };
     chunks.iter().map(text).collect()
 }

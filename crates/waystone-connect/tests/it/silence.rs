@@ -53,6 +53,24 @@ async fn an_answer_that_was_finished_does_not_wait_long_for_its_usage() {
 }
 
 #[tokio::test]
+async fn comments_end_no_wait_for_what_is_to_come() {
+    let fake = FakeModel::start().await;
+    let finished = r#"{"choices":[{"delta":{"content":"all"},"finish_reason":"stop"}]}"#;
+    let comments = |count| std::iter::repeat_n(": keepalive", count);
+    fake.then(Reply::events([finished].into_iter().chain(comments(100))).pause(Duration::from_secs(4)));
+    let answer = at(&fake).call(call("gpt-4", "hi")).await.unwrap();
+    pause();
+    let begun = Instant::now();
+    assert_eq!(drain(answer).await, (texts(["all"]), None));
+    assert!(begun.elapsed().as_secs() < 20, "after its last word: {:?}", begun.elapsed());
+    fake.then(Reply::events(comments(100)).pause(Duration::from_secs(60)));
+    let begun = Instant::now();
+    let (chunks, error) = drain(at(&fake).call(call("gpt-4", "hi")).await.unwrap()).await;
+    assert_eq!((chunks, error.unwrap().error.code.as_str()), (vec![], "MODEL_INTERRUPTED"));
+    assert_eq!(begun.elapsed().as_secs(), 600, "though it shows that it is there");
+}
+
+#[tokio::test]
 async fn a_server_that_takes_the_connection_but_does_not_speak_tls_is_given_up_after_ten_seconds() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("https://{}/v1", listener.local_addr().unwrap());

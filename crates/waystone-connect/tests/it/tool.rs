@@ -1,7 +1,7 @@
 //! Calls of tools over chat completions: what is offered, what is called in all its forms, and what is sent back.
 
 use serde_json::{Value, json};
-use waystone_core::model::{Call, Chunk, Model, ModelCall, ModelError, Said};
+use waystone_core::model::{Call, Chunk, Cut, Model, ModelCall, ModelError, Said};
 use waystone_testkit::model::{FakeModel, Reply};
 
 use crate::ask::{at, call, call_with_tools, called, calls, drain, text, texts, usage};
@@ -186,8 +186,24 @@ async fn a_call_that_was_cut_before_its_arguments_has_none() {
         let (chunks, error) = drain(at(&fake).call(call_with_tools("gpt-4", "hi")).await.unwrap()).await;
         assert_eq!((calls(&chunks)[1].arguments.clone(), error), (expected, None), "{reason} {arguments}");
         assert_eq!(calls(&chunks)[0].arguments, json!({}), "only the last one may be cut");
-        assert_eq!(chunks.last() == Some(&Chunk::Cut), reason != "tool_calls", "{reason}");
+        assert_eq!(chunks.last() == Some(&Chunk::Cut(Cut::Length)), reason != "tool_calls", "{reason}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_a_filter_ended_calls_nothing() {
+    let fake = FakeModel::start().await;
+    let one = |text: &str| {
+        let call = json!({ "index": 0, "id": "a", "function": { "name": "wipe", "arguments": "" } });
+        let delta = json!({ "content": text, "tool_calls": [call] });
+        json!({ "choices": [{ "delta": delta, "finish_reason": "content_filter" }] }).to_string()
+    };
+    fake.then(Reply::events([one("I will"), "[DONE]".to_owned()]));
+    let filtered = Chunk::Cut(Cut::Filter);
+    assert_eq!(ask(&fake).await, (vec![Chunk::Text("I will".to_owned()), filtered], None));
+    fake.then(Reply::events([one(""), "[DONE]".to_owned()]));
+    let (chunks, error) = ask(&fake).await;
+    assert_eq!((chunks, error.unwrap().error.code.as_str()), (vec![], "MODEL_REFUSED"));
 }
 
 #[tokio::test]

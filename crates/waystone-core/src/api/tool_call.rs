@@ -144,6 +144,9 @@ pub struct ToolCall {
     pub outcome: Option<ToolOutcome>,
     /// Of tool and arguments: what is approved is what has this hash.
     pub hash: String,
+    /// The folder that it runs in: that of the conversation when the model called it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_path: Option<String>,
     /// The message that calls it, and the one that has the result.
     pub message_id: SegmentId,
     #[serde(skip_serializing_if = "Option::is_none")]

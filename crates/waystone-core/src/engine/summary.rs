@@ -150,7 +150,7 @@ async fn read(model: &dyn Model, call: ModelCall) -> Result<(String, Usage), Str
             Chunk::Text(more) if text.len() + more.len() <= ANSWER_BYTES_MAX => text.push_str(&more),
             Chunk::Text(_) => return Err(format!("{name} wrote more than {ANSWER_BYTES_MAX} bytes")),
             Chunk::Usage(counted) => usage = counted,
-            Chunk::Call(_) | Chunk::Cut => {}
+            Chunk::Call(_) | Chunk::Cut(_) => {}
         }
     }
     Ok((text.trim().to_owned(), usage))

@@ -12,6 +12,7 @@ pub struct NewToolCall {
     pub id: ToolCallId,
     pub tool: String,
     pub arguments: Value,
+    pub workspace_path: Option<String>,
     pub hash: String,
     pub status: ApprovalStatus,
     pub is_read_only: bool,

@@ -26,7 +26,8 @@ fn wrong(error: impl std::fmt::Display) -> super::error::DbError {
     unreadable("a call of a tool", error)
 }
 
-fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
+/// Calls that were kept before their folder was run in that of their conversation.
+fn read(db: &Connection, of: &ConversationRow, row: &Row<'_>) -> DbResult<OpenCall> {
     let call: String = row.get(1)?;
     let mut call = parse_trusted(call.as_bytes()).map_err(wrong)?;
     let (status, outcome): (String, Option<String>) = (row.get(5)?, row.get(10)?);
@@ -53,6 +54,7 @@ fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
         id: row.get::<_, String>(0)?.parse().map_err(wrong)?,
         tool_name: call["tool"].as_str().unwrap_or_default().to_owned(),
         hash,
+        workspace_path: call.get("workspace").map_or_else(|| of.config.workspace_path.clone(), path_of),
         edited: call["edited"].as_bool().unwrap_or_default(),
         arguments: call["arguments"].take(),
         approval_status,
@@ -70,6 +72,10 @@ fn read(db: &Connection, row: &Row<'_>) -> DbResult<OpenCall> {
         warnings: Vec::new(),
     };
     Ok(OpenCall { call, answer: answer.map(|text| read_answer(&text)).transpose()? })
+}
+
+fn path_of(workspace: &Value) -> Option<String> {
+    workspace.as_str().map(str::to_owned)
 }
 
 /// What came of a call, and the message that it is in.
@@ -92,7 +98,7 @@ pub(crate) fn find(db: &Connection, scope: &Scope, context: &SessionId, id: &Too
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE t.session = ?1 AND t.id = ?2"))?;
     let mut rows = statement.query(params![row.session, id.as_str()])?;
     let missing = || Error::ToolCallNotFound { context: context.clone(), call: id.clone() };
-    Ok(read(db, rows.next()?.ok_or_else(missing)?)?.call)
+    Ok(read(db, &row, rows.next()?.ok_or_else(missing)?)?.call)
 }
 
 /// Those that have no result yet, in the order in which they were made.
@@ -103,8 +109,8 @@ pub(crate) fn list_open(db: &Connection, scope: &Scope, context: &SessionId) -> 
     ))?;
     let mut rows = statement.query(params![row.session])?;
     let mut open = Vec::new();
-    while let Some(row) = rows.next()? {
-        open.push(read(db, row)?);
+    while let Some(found) = rows.next()? {
+        open.push(read(db, &row, found)?);
     }
     Ok(open)
 }
@@ -137,13 +143,13 @@ pub(crate) fn change(db: &Connection, row: &ConversationRow, context: &SessionId
                 db.prepare_cached(sql)?.execute(params![row.session, id.as_str(), status.as_str(), at])?;
             }
             ToolChange::Edit { id, arguments, hash } => {
-                let tool = find_tool(db, row.session, id)?;
+                let mut call = find_call(db, row.session, id)?;
+                (call["arguments"], call["hash"], call["edited"]) = (arguments.clone(), json!(hash), json!(true));
                 let sql =
                     "UPDATE tool_call SET call = (SELECT sealed(?3, 'call', ?2, 'session:' || c.id, c.wrapped_key)
                                                         FROM session AS c WHERE c.key = ?1)
                            WHERE session = ?1 AND id = ?2 AND outcome IS NULL";
-                let call = write_call(&tool, arguments, hash, true);
-                db.prepare_cached(sql)?.execute(params![row.session, id.as_str(), call])?;
+                db.prepare_cached(sql)?.execute(params![row.session, id.as_str(), call.to_string()])?;
             }
             ToolChange::Start(id) => {
                 let sql = "UPDATE tool_call SET started_at_ms = ?3 WHERE session = ?1 AND id = ?2 AND outcome IS NULL";
@@ -166,6 +172,18 @@ pub(crate) fn change(db: &Connection, row: &ConversationRow, context: &SessionId
     Ok(())
 }
 
+/// Whether a step gives up a call that a client has answered: what was acknowledged counts.
+pub(crate) fn is_answered_in_time(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<bool> {
+    for change in &step.tools {
+        let ToolChange::End { id, outcome: ToolOutcome::TimedOut, .. } = change else { continue };
+        let sql = "SELECT 1 FROM tool_call WHERE session = ?1 AND id = ?2 AND answer IS NOT NULL";
+        if db.prepare_cached(sql)?.exists(params![row.session, id.as_str()])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// No one waits any more for what is still open.
 pub(crate) fn abandon(db: &Connection, session: i64, at: Timestamp) -> DbResult<()> {
     let sql =
@@ -174,11 +192,10 @@ pub(crate) fn abandon(db: &Connection, session: i64, at: Timestamp) -> DbResult<
     Ok(())
 }
 
-fn write_call(tool: &str, arguments: &Value, hash: &str, is_edited: bool) -> String {
-    json!({ "tool": tool, "arguments": arguments, "hash": hash, "edited": is_edited }).to_string()
-}
-
 fn add(db: &Connection, session: i64, message: i64, new: &NewToolCall, at: Timestamp) -> DbResult<()> {
+    let NewToolCall { tool, arguments, hash, workspace_path, .. } = new;
+    let call =
+        json!({ "tool": tool, "arguments": arguments, "hash": hash, "edited": false, "workspace": workspace_path });
     db.prepare_cached(
         "INSERT INTO tool_call (session, id, message, call, read_only, idempotent, by_client, status, requested_at_ms, decided_at_ms)
          SELECT c.key, ?2, ?3, sealed(?4, 'call', ?2, 'session:' || c.id, c.wrapped_key), ?5, ?6, ?7, ?8, ?9,
@@ -189,7 +206,7 @@ fn add(db: &Connection, session: i64, message: i64, new: &NewToolCall, at: Times
         session,
         new.id.as_str(),
         message,
-        write_call(&new.tool, &new.arguments, &new.hash, false),
+        call.to_string(),
         new.is_read_only,
         new.is_idempotent,
         new.is_by_client,
@@ -199,14 +216,13 @@ fn add(db: &Connection, session: i64, message: i64, new: &NewToolCall, at: Times
     Ok(())
 }
 
-fn find_tool(db: &Connection, session: i64, id: &ToolCallId) -> DbResult<String> {
+fn find_call(db: &Connection, session: i64, id: &ToolCallId) -> DbResult<Value> {
     let sql = format!(
         "SELECT unsealed(t.call, 'call', t.id, 'session:' || c.id, c.wrapped_key) {FROM} WHERE t.session = ?1 AND t.id = ?2"
     );
     let call: Option<String> =
         db.prepare_cached(&sql)?.query_row(params![session, id.as_str()], |row| row.get(0)).optional()?;
-    let call = parse_trusted(call.unwrap_or_default().as_bytes()).map_err(wrong)?;
-    Ok(call["tool"].as_str().unwrap_or_default().to_owned())
+    parse_trusted(call.unwrap_or_default().as_bytes()).map_err(wrong)
 }
 
 const ANSWERED: &str = "tool.answered";

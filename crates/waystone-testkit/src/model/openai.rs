@@ -36,8 +36,10 @@ pub(super) fn failure(message: &str, code: Option<&str>) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
 }
 
+/// What begins with a colon is a comment, which is no event.
 pub(super) fn event(data: &str) -> Vec<u8> {
-    format!("data: {data}\n\n").into_bytes()
+    let field = if data.starts_with(':') { "" } else { "data: " };
+    format!("{field}{data}\n\n").into_bytes()
 }
 
 /// The calls begin one after the other, and their arguments come in turn, as of a provider that makes them at once.

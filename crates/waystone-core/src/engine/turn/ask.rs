@@ -17,7 +17,7 @@ use crate::engine::window::Prepared;
 use crate::error::Result;
 use crate::fsm::{self, TurnEvent};
 use crate::id::SegmentId;
-use crate::model::{Call, Chunk, ModelCall, Usage};
+use crate::model::{Call, Chunk, Cut, ModelCall, Usage};
 use crate::offload::offload;
 use crate::store::{Draft, MessageFacts, NewCheckpoint, NewMessage, Scope, Step, ToolChange};
 
@@ -32,13 +32,19 @@ pub(super) struct Answered {
     usage: Usage,
     /// Its provider did not count, and what it wrote is not counted yet.
     is_estimate: bool,
-    /// It may not be longer.
-    is_cut: bool,
+    cut: Option<Cut>,
     calls: Vec<Call>,
 }
 
-/// What a person is told of an answer that may not be longer.
-const CUT: &str = "the answer ends at the limit of its length: ask it to go on, or raise parameters.max_tokens";
+/// What a person is told of an answer that ends too early.
+fn told_of(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Length => "the answer ends at the limit of its length: ask it to go on, or raise parameters.max_tokens",
+        Cut::Filter => {
+            "the answer ends where its provider's filter stopped it; what it was about to call is not called"
+        }
+    }
+}
 
 impl Live {
     /// Assembles the window of the next call, which is kept and told before the model is asked.
@@ -118,7 +124,7 @@ impl Live {
             signal = told_otherwise(&mut signal) => return Err(Stop::Signal(signal)),
             answer = model.call(call) => answer.map_err(|error| Stop::Failed(Box::new(error)))?,
         };
-        let (mut usage, mut timer, mut calls, mut held, mut is_cut) = (None, None, Vec::new(), String::new(), false);
+        let (mut usage, mut timer, mut calls, mut held, mut cut) = (None, None, Vec::new(), String::new(), None);
         // What must not be kept must not be told either: it is looked through as a whole first.
         let is_held = self.engine.secrets.kept().is_some();
         loop {
@@ -142,7 +148,7 @@ impl Live {
                     Some(Ok(Chunk::Call(call))) if calls.len() < CALLS_KEPT_MAX => calls.push(call),
                     Some(Ok(Chunk::Call(_))) => {}
                     Some(Ok(Chunk::Usage(counted))) => usage = Some(counted),
-                    Some(Ok(Chunk::Cut)) => is_cut = true,
+                    Some(Ok(Chunk::Cut(why))) => cut = Some(why),
                     Some(Err(error)) => return Err(Stop::Failed(Box::new(error))),
                 },
                 () = async { timer.as_mut().expect("there is a timer").await }, if timer.is_some() => {
@@ -167,12 +173,12 @@ impl Live {
         let model = &self.turn.config.model_id;
         let Some(usage) = usage else {
             let usage = Usage { prompt: self.engine.expect_tokens(model, asked), ..Usage::default() };
-            return Ok(Answered { usage, is_estimate: true, is_cut, calls });
+            return Ok(Answered { usage, is_estimate: true, cut, calls });
         };
         if !self.engine.counts_as_we_do(model) {
             self.engine.calibration.note(&self.engine.chat.model.describe(model).name, asked, usage.prompt);
         }
-        Ok(Answered { usage, is_estimate: false, is_cut, calls })
+        Ok(Answered { usage, is_estimate: false, cut, calls })
     }
 
     /// Tells an answer that was held back, without what must not be kept.
@@ -307,7 +313,7 @@ impl Live {
         };
         let facts = MessageFacts {
             is_estimate: answered.is_estimate,
-            is_cut: answered.is_cut,
+            is_cut: answered.cut.is_some(),
             model: Some(self.turn.config.model_id.clone()),
             attempt: draft.attempt,
             sequence: self.sequence,
@@ -316,7 +322,7 @@ impl Live {
         let parts = judged.iter().map(Judged::part).collect();
         let made = self.make_message(kind, parts, draft.message, facts).await;
         let (message, mut warnings) = made.map_err(|error| of_store(&error))?;
-        warnings.extend(answered.is_cut.then(|| CUT.to_owned()));
+        warnings.extend(answered.cut.map(|cut| told_of(cut).to_owned()));
         let expected = || self.engine.expect_tokens(&self.turn.config.model_id, message.tokens);
         let completion = if answered.is_estimate { expected() } else { answered.usage.completion };
         let prices = self.engine.chat.model.describe(&self.turn.config.model_id).prices;

@@ -1,5 +1,6 @@
 //! Tools that a model calls: which of the calls may be run, and running them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ use crate::error::Error;
 use crate::fsm::{self, TurnEvent};
 use crate::id::{SessionId, ToolCallId};
 use crate::model::Call;
-use crate::store::{NewToolCall, OpenCall, Scope, ToolChange};
+use crate::store::{NewToolCall, OpenCall, Scope, Step, ToolChange};
 use crate::tools::ToolOutput;
 
 /// How long a tool may take, and all that run between two people's words.
 const TOOL_MAX: Duration = Duration::from_secs(30);
 const ROUNDS_TIME_MAX: Duration = Duration::from_secs(300);
+const TOO_LATE_AGAIN: Duration = Duration::from_secs(1);
 const ID_CHARS_MAX: usize = 100;
 const NAME_CHARS_MAX: usize = 64;
 const NAMED_MAX: usize = 40;
@@ -86,6 +88,7 @@ pub(super) async fn judge(live: &Live, calls: Vec<Call>) -> Outcome<Vec<Judged>>
             is_by_client: live.turn.config.tools.iter().any(|declared| declared.name == call.tool),
             tool: call.tool,
             arguments: call.arguments,
+            workspace_path: live.turn.config.workspace_path.clone(),
         };
         judged.push(Judged { new, refused });
     }
@@ -169,20 +172,14 @@ impl Live {
         let (mut waiting, running): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.by_client);
         let mut left = waiting.len() + running.len();
         let mut tasks: JoinSet<Done> = JoinSet::new();
-        let workspace: Option<Arc<str>> = self.turn.config.workspace_path.as_deref().map(Into::into);
         for call in running {
-            tasks.spawn(run_one(
-                self.engine.clone(),
-                (self.scope.clone(), self.context.clone()),
-                workspace.clone(),
-                call,
-            ));
+            tasks.spawn(run_one(self.engine.clone(), self.scope.clone(), self.context.clone(), call));
         }
         let mut signal = self.signal.clone();
         let mut changes = self.engine.store.watch_events();
         let clock = Arc::clone(&self.engine.clock);
         let rest = ROUNDS_TIME_MAX.saturating_sub(self.ran).max(TOOL_MAX);
-        let mut too_late = Box::pin(async move { clock.sleep(rest).await });
+        let mut too_late: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move { clock.sleep(rest).await });
         loop {
             // Looked at first: an answer may be there from before, and someone may have ended the turn elsewhere.
             changes.mark_unchanged();
@@ -215,9 +212,17 @@ impl Live {
                 changed = changes.changed() => changed.map_err(|_| Stop::Moved)?,
                 () = &mut too_late, if !waiting.is_empty() => {
                     for call in std::mem::take(&mut waiting) {
-                        left -= 1;
-                        self.finish(call, None, left == 0).await?;
+                        match self.finish(call.clone(), None, left == 1).await {
+                            // It was answered at the same moment, or someone else has the turn: that is looked at next.
+                            Err(Stop::Moved) => waiting.push(call),
+                            done => {
+                                done?;
+                                left -= 1;
+                            }
+                        }
                     }
+                    let clock = Arc::clone(&self.engine.clock);
+                    too_late = Box::pin(async move { clock.sleep(TOO_LATE_AGAIN).await });
                 }
             }
         }
@@ -230,13 +235,32 @@ impl Live {
             Some(output) => (output, ToolOutcome::Succeeded),
             None => (ToolOutput::error("there was no result in time"), ToolOutcome::TimedOut),
         };
+        let (is_error, bytes_max) = (output.is_error, self.engine.limits.total_bytes_max);
+        match self.end_call(&call, output, outcome, is_last, bytes_max).await {
+            // That it has run is kept whatever there is room for.
+            Err(Stop::Failed(error)) if error.error.code == Error::QUOTA_EXCEEDED => {
+                let content = format!("it has run, and what it returned is not kept: {}", error.error.message).into();
+                self.end_call(&call, ToolOutput { content, is_error }, outcome, is_last, u64::MAX).await
+            }
+            done => done,
+        }
+    }
+
+    async fn end_call(
+        &mut self,
+        call: &ToolCall,
+        output: ToolOutput,
+        outcome: ToolOutcome,
+        is_last: bool,
+        total_bytes_max: u64,
+    ) -> Outcome<()> {
         let to = match is_last {
             true => fsm::next(self.turn.state, TurnEvent::ResultsIn).ok_or(Stop::Moved)?,
             false => self.turn.state,
         };
-        let mut step = self.step(to);
+        let mut step = Step { total_bytes_max, ..self.step(to) };
         step.operation = Some("message.added");
-        let ended = Ended::of(&call, &self.turn.config.model_id);
+        let ended = Ended::of(call, &self.turn.config.model_id);
         let ended = self.engine.end_call(&mut step, ended, output, outcome).await;
         ended.map_err(|error| of_store(&error))?;
         if is_last {
@@ -267,12 +291,7 @@ impl Live {
     }
 }
 
-async fn run_one(
-    engine: Engine,
-    (scope, context): (Scope, SessionId),
-    workspace: Option<Arc<str>>,
-    call: ToolCall,
-) -> Done {
+async fn run_one(engine: Engine, scope: Scope, context: SessionId, call: ToolCall) -> Done {
     let empty = Map::new();
     let arguments = match &call.arguments {
         Value::Object(arguments) => arguments,
@@ -285,7 +304,8 @@ async fn run_one(
     let run = async {
         match engine.call_own(&scope, &context, &call.tool_name, arguments).await {
             Some(output) => output,
-            None => engine.chat.tools.call(workspace.as_deref(), &call.tool_name, arguments).await,
+            // Where it was to run when it was looked at, wherever the conversation works now.
+            None => engine.chat.tools.call(call.workspace_path.as_deref(), &call.tool_name, arguments).await,
         }
     };
     let output = tokio::select! {

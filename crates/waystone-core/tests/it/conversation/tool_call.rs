@@ -1,8 +1,10 @@
 //! Calls of tools: what runs unasked, what waits, what the model is told, and what happens when a process dies in between.
 
+mod bound;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -24,6 +26,8 @@ struct Notes {
     /// Whether `note` waits before it returns, and whether someone waits.
     is_slow: AtomicBool,
     is_begun: Notify,
+    /// The folder of each call.
+    folders: Mutex<Vec<Option<String>>>,
 }
 
 #[async_trait::async_trait]
@@ -40,7 +44,8 @@ impl Tools for Notes {
         Toolbox { tools, warnings: Vec::new() }
     }
 
-    async fn call(&self, _: Option<&str>, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
+    async fn call(&self, folder: Option<&str>, tool: &str, arguments: &Map<String, Value>) -> ToolOutput {
+        self.folders.lock().unwrap().push(folder.map(str::to_owned));
         let before = std::fs::read_to_string(&self.file).unwrap_or_default();
         match tool {
             "look" => ToolOutput::text(before),
@@ -76,7 +81,8 @@ impl Bench {
     async fn with(policy: ToolPolicy) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (is_slow, is_begun) = (AtomicBool::new(false), Notify::new());
-        let notes = Arc::new(Notes { file: folder.path().join("notes"), is_slow, is_begun });
+        let (file, folders) = (folder.path().join("notes"), Mutex::default());
+        let notes = Arc::new(Notes { file, is_slow, is_begun, folders });
         let mut bench = Self { t: Talk::new().await, notes, policy, _folder: folder };
         bench.t.h.engine = bench.equip(bench.t.h.engine.clone());
         bench
