@@ -12,6 +12,7 @@ use crate::canon::{Hash, hash_object};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{IdempotencyKey, SegmentId, SessionId, ToolCallId};
+use crate::tools::ToolOutput;
 
 /// A tool as a model is told of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -199,6 +200,13 @@ impl ToolCall {
         let (result, outcome, approval_status) = (Some(result), Some(outcome), ApprovalStatus::Approved);
         let (started_at, executed_at, result_message_id) = (None, None, None);
         Self { result, outcome, approval_status, warnings, started_at, executed_at, result_message_id, ..self }
+    }
+
+    /// The same with what a client's tool returned.
+    pub fn answered_by(self, answer: ToolOutput) -> Self {
+        let outcome = if answer.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
+        let warnings = self.warnings.clone();
+        self.answered(answer.content, outcome, warnings)
     }
 
     /// The hash by which a call is decided about. Of one that was begun before it is another: what was decided then does not count any more.

@@ -98,7 +98,12 @@ pub(crate) fn find(db: &Connection, scope: &Scope, context: &SessionId, id: &Too
     let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} {FROM} WHERE t.session = ?1 AND t.id = ?2"))?;
     let mut rows = statement.query(params![row.session, id.as_str()])?;
     let missing = || Error::ToolCallNotFound { context: context.clone(), call: id.clone() };
-    Ok(read(db, &row, rows.next()?.ok_or_else(missing)?)?.call)
+    let OpenCall { call, answer } = read(db, &row, rows.next()?.ok_or_else(missing)?)?;
+    Ok(match answer.filter(|_| call.outcome.is_none()) {
+        // Whoever answered was told that it is kept, before the turn takes it.
+        Some(answer) => call.answered_by(answer),
+        None => call,
+    })
 }
 
 /// Those that have no result yet, in the order in which they were made.
@@ -172,12 +177,23 @@ pub(crate) fn change(db: &Connection, row: &ConversationRow, context: &SessionId
     Ok(())
 }
 
-/// Whether a step gives up a call that a client has answered: what was acknowledged counts.
-pub(crate) fn is_answered_in_time(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<bool> {
-    for change in &step.tools {
-        let ToolChange::End { id, outcome: ToolOutcome::TimedOut, .. } = change else { continue };
-        let sql = "SELECT 1 FROM tool_call WHERE session = ?1 AND id = ?2 AND answer IS NOT NULL";
-        if db.prepare_cached(sql)?.exists(params![row.session, id.as_str()])? {
+/// Whether a step gives up a call that a client has answered, and was told so, since who takes the step looked.
+pub(crate) fn loses_answer(db: &Connection, row: &ConversationRow, step: &Step) -> DbResult<bool> {
+    let is_abandoned = step.tools.iter().any(|change| matches!(change, ToolChange::Abandon));
+    let is_late = |change: &ToolChange| matches!(change, ToolChange::End { outcome: ToolOutcome::TimedOut, .. });
+    if !is_abandoned && !step.tools.iter().any(is_late) {
+        return Ok(false);
+    }
+    let sql = "SELECT id FROM tool_call WHERE session = ?1 AND outcome IS NULL AND answer IS NOT NULL";
+    let mut statement = db.prepare_cached(sql)?;
+    let answered = statement.query_map(params![row.session], |row| row.get::<_, String>(0))?;
+    for id in answered {
+        let id = id?;
+        let end = step
+            .tools
+            .iter()
+            .find(|change| matches!(change, ToolChange::End { id: ended, .. } if ended.as_str() == id));
+        if end.map_or(is_abandoned, is_late) {
             return Ok(true);
         }
     }

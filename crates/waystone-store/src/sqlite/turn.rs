@@ -59,7 +59,7 @@ pub(crate) fn step(db: &Connection, scope: &Scope, owner: &str, step: &Step) -> 
     if !is_there || step.from_seq.is_some_and(|seq| seq != row.event_seq) {
         return Ok(Stepped::Moved(row.state));
     }
-    if tool_call::is_answered_in_time(db, &row, step)? {
+    if tool_call::loses_answer(db, &row, step)? {
         return Ok(Stepped::Moved(row.state));
     }
     let branch = find_branch(db, &row, step)?;

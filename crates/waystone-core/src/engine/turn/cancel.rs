@@ -10,6 +10,7 @@ use super::{Signal, plain_step, refused};
 use crate::api::{ContextState, MessageType, Origin, Role, ToolOutcome, TurnChanged};
 use crate::engine::Engine;
 use crate::engine::conversation::retry_of;
+use crate::engine::tool_call::Ended;
 use crate::error::{Error, Result, Unavailable};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{BranchName, IdempotencyKey, SegmentId, SessionId};
@@ -154,7 +155,7 @@ impl Engine {
         turn: &Turn,
         written: Option<(String, u64)>,
     ) -> Result<()> {
-        (step.operation, step.tools) = (Some(CANCELLED), vec![ToolChange::Abandon]);
+        step.operation = Some(CANCELLED);
         let written = written.filter(|(text, _)| !text.is_empty());
         if let (Some((text, sequence)), Some(draft)) = (written, &turn.draft) {
             let facts = MessageFacts {
@@ -173,11 +174,26 @@ impl Engine {
             step.tell_message(&message, &[]);
             step.messages.push(message);
         }
-        for OpenCall { call, .. } in self.store.list_open_calls(scope, &step.context).await? {
-            step.tell_call((&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new());
-        }
+        self.abandon_calls(scope, step, &turn.config.model_id).await?;
         step.draft = None;
         step.tell_state(step.to);
+        Ok(())
+    }
+
+    /// Lets go of calls that have no result. What a client answered was acknowledged: it is kept as a message, though no one waits for it any more.
+    pub(super) async fn abandon_calls(&self, scope: &Scope, step: &mut Step, model: &str) -> Result<()> {
+        for OpenCall { call, answer } in self.store.list_open_calls(scope, &step.context).await? {
+            match answer {
+                Some(answer) => {
+                    let outcome = if answer.is_error { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
+                    self.end_call(step, Ended::of(&call, model), answer, outcome).await?;
+                    // It takes the room that it had.
+                    step.total_bytes_max = u64::MAX;
+                }
+                None => step.tell_call((&call.id, &call.tool_name), ToolOutcome::Cancelled, None, Vec::new()),
+            }
+        }
+        step.tools.push(ToolChange::Abandon);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fsm::{self, TurnEvent};
 use crate::id::{SessionId, ToolCallId};
 use crate::model::{ModelCall, ModelError};
-use crate::store::{Idempotency, NewTurnEvent, Scope, Step, Stepped, ToolChange, Turn};
+use crate::store::{Idempotency, NewTurnEvent, Scope, Step, Stepped, Turn};
 
 /// So often a model is asked.
 const TRIES: u64 = 3;
@@ -314,7 +314,10 @@ impl Live {
         if !error.is_recoverable || failures >= TRIES {
             let to = fsm::next(self.turn.state, TurnEvent::GaveUp).ok_or(Stop::Moved)?;
             let mut step = self.step(to);
-            (step.error, step.tools) = (told, vec![ToolChange::Abandon]);
+            step.error = told;
+            let abandoned = self.engine.abandon_calls(&self.scope, &mut step, &self.turn.config.model_id).await;
+            abandoned.map_err(|error| of_store(&error))?;
+            step.operation = (!step.messages.is_empty()).then_some("message.added");
             step.tell_state(to);
             self.take(step).await?;
             return Ok(false);

@@ -1,6 +1,7 @@
 //! What binds a call: the folder in which it was looked at, the room there is for what it returns, and the time that a client has.
 
 use waystone_core::Limits;
+use waystone_core::api::Deletion;
 use waystone_testkit::Harness;
 
 use super::*;
@@ -66,5 +67,43 @@ async fn an_answer_that_a_client_gave_in_the_last_moment_counts() {
     until_rest(&mut reader).await;
     let call = b.call(&id, call.as_str()).await;
     assert_eq!((call.result, call.outcome), (Some(json!("sun")), Some(ToolOutcome::Succeeded)));
+    b.check(&id).await;
+}
+
+/// A conversation in which a client has answered one call while another waits for a decision.
+async fn answered_early(b: &Bench) -> (SessionId, String) {
+    let id = b.t.create(json!({ "tools": [{ "name": "pay" }] })).await.id;
+    b.t.fake.then(Reply::calls([("pay", json!({ "to": "one" })), ("pay", json!({ "to": "two" }))]));
+    b.t.fake.otherwise(Reply::text("Paid."));
+    b.say(&id, "Pay both.").await;
+    let call = b.t.state(&id).await.pending_tool_calls[0].id.to_string();
+    b.approve(&id, &[&call]).await.unwrap();
+    let answer = serde_json::from_value(json!({ "result": "PAYMENT 4711 DONE" })).unwrap();
+    b.t.h.engine.answer_tool_call(&b.t.h.scope, &id, &call.parse().unwrap(), answer, None).await.unwrap();
+    let shown = b.call(&id, &call).await;
+    assert_eq!((shown.result, shown.outcome), (Some(json!("PAYMENT 4711 DONE")), Some(ToolOutcome::Succeeded)));
+    (id, call)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_answered_is_kept_when_the_turn_is_ended() {
+    let b = Bench::new().await;
+    let (id, call) = answered_early(&b).await;
+    b.t.h.engine.cancel_turn(&b.t.h.scope, &id, None).await.unwrap();
+    let kept = b.call(&id, &call).await;
+    assert_eq!((kept.result, kept.outcome), (Some(json!("PAYMENT 4711 DONE")), Some(ToolOutcome::Succeeded)));
+    b.say(&id, "Did you?").await;
+    let told = b.t.fake.requests().pop().unwrap()["messages"].to_string();
+    assert!(told.contains("PAYMENT 4711 DONE"), "{told}");
+    b.check(&id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_answered_is_kept_when_the_conversation_is_deleted_and_restored() {
+    let b = Bench::new().await;
+    let (id, call) = answered_early(&b).await;
+    b.t.h.engine.delete_context(&b.t.h.scope, &id, Deletion::default()).await.unwrap();
+    b.t.h.engine.restore_session(&b.t.h.scope, &id).await.unwrap();
+    assert_eq!(b.call(&id, &call).await.result, Some(json!("PAYMENT 4711 DONE")));
     b.check(&id).await;
 }
