@@ -44,8 +44,5 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Map<String, Value> {
 
 /// Why the model may call nothing, if so.
 pub(crate) fn why_no_tools(call: &ModelCall) -> Option<&'static str> {
-    if call.tools.is_empty() {
-        return Some("none were offered");
-    }
     call.is_last.then_some("it was to answer in words")
 }

@@ -66,23 +66,21 @@ impl Servers {
         Self { keepers }
     }
 
-    /// The tools of all servers, which are asked at once. Who does not answer has none, and a warning says why.
+    /// The tools of all servers, which are asked at once. Who does not answer has those it had before, if any, and a warning says why.
     pub async fn list(&self) -> Toolbox {
         let ask = |keeper: &Arc<Keeper>| {
             let keeper = keeper.clone();
-            tokio::spawn(async move { keeper.tools().await })
+            tokio::spawn(async move { keeper.listed().await })
         };
         let asked: Vec<_> = self.keepers.iter().map(ask).collect();
         let mut toolbox = Toolbox::default();
         for (keeper, answer) in self.keepers.iter().zip(asked) {
-            let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
-            match answer {
-                Ok((_, listed)) => {
-                    toolbox.tools.extend(listed.tools.iter().map(|(tool, _)| tool.clone()));
-                    toolbox.warnings.extend(listed.warnings.iter().map(|warning| keeper.say(warning)));
-                }
-                Err(why) => toolbox.warnings.push(keeper.say(&why)),
+            let (listed, why_not) = answer.await.unwrap_or_else(|error| (None, Some(error.to_string())));
+            if let Some(listed) = listed {
+                toolbox.tools.extend(listed.tools.iter().map(|(tool, _)| tool.clone()));
+                toolbox.warnings.extend(listed.warnings.iter().map(|warning| keeper.say(warning)));
             }
+            toolbox.warnings.extend(why_not.map(|why| keeper.say(&why)));
         }
         toolbox
     }

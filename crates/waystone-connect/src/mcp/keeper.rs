@@ -1,11 +1,12 @@
 //! One server that is kept running: started when it is first needed, and anew when it broke, though not too often.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use waystone_core::tools::ToolOutput;
 
 use super::config::Server;
@@ -16,12 +17,18 @@ use super::{Given, name};
 
 /// Between two starts there is a second, and then twice as long each time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// So long a call of a model waits for a server that could not be started before.
+const AGAIN_MAX: Duration = Duration::from_secs(1);
 
 pub(super) struct Keeper {
     pub(super) name: String,
     server: Server,
     given: Arc<Given>,
     state: Mutex<State>,
+    /// Whether the last start failed.
+    has_failed: AtomicBool,
+    /// What it listed last.
+    last_listed: watch::Sender<Option<Arc<Listed>>>,
     is_closing: watch::Sender<bool>,
 }
 
@@ -40,12 +47,34 @@ struct State {
 
 impl Keeper {
     pub(super) fn new(name: String, server: Server, given: Arc<Given>) -> Self {
-        Self { name, server, given, state: Mutex::default(), is_closing: watch::Sender::new(false) }
+        let (has_failed, last_listed) = (AtomicBool::new(false), watch::Sender::new(None));
+        let is_closing = watch::Sender::new(false);
+        Self { name, server, given, state: Mutex::default(), has_failed, last_listed, is_closing }
     }
 
     /// Whether `tool` has the form of a name of one of its tools.
     pub(super) fn may_have(&self, tool: &str) -> bool {
         tool.starts_with(&name::prefix(&self.name))
+    }
+
+    /// What is told of its tools, and why they cannot be called now, if so. While it is started anew they are those that it had: a model that has
+    /// called some keeps them, and is told by a call that they cannot be had. Whoever could not be started is not waited for again.
+    pub(super) async fn listed(self: &Arc<Self>) -> (Option<Arc<Listed>>, Option<String>) {
+        let keeper = self.clone();
+        let asked = tokio::spawn(async move { keeper.tools().await });
+        let answer = match self.has_failed.load(Ordering::Relaxed) {
+            true => timeout(AGAIN_MAX, asked).await,
+            false => Ok(asked.await),
+        };
+        match answer {
+            Ok(Ok(Ok((_, listed)))) => {
+                self.last_listed.send_replace(Some(listed.clone()));
+                (Some(listed), None)
+            }
+            Ok(Ok(Err(why))) => (self.last_listed.borrow().clone(), Some(why)),
+            Ok(Err(panic)) => (self.last_listed.borrow().clone(), Some(panic.to_string())),
+            Err(_) => (self.last_listed.borrow().clone(), Some("it is being started again".to_owned())),
+        }
     }
 
     /// The connection, and the tools that were listed over it.
@@ -116,12 +145,14 @@ impl Keeper {
         match opened {
             Ok(connection) => {
                 state.failure = None;
+                self.has_failed.store(false, Ordering::Relaxed);
                 Ok(state.connection.insert(Arc::new(connection)).clone())
             }
             Err(refusal) => {
                 // A start that takes long would use the pause up.
                 state.last_start = Some(Instant::now());
                 state.failure = Some(refusal.why.clone());
+                self.has_failed.store(true, Ordering::Relaxed);
                 Err(refusal.why)
             }
         }

@@ -99,7 +99,7 @@ pub(crate) fn find(db: &Connection, scope: &Scope, context: &SessionId, id: &Too
     let mut rows = statement.query(params![row.session, id.as_str()])?;
     let missing = || Error::ToolCallNotFound { context: context.clone(), call: id.clone() };
     let OpenCall { call, answer } = read(db, &row, rows.next()?.ok_or_else(missing)?)?;
-    Ok(match answer.filter(|_| call.outcome.is_none()) {
+    Ok(match answer.filter(|_| call.result.is_none()) {
         // Whoever answered was told that it is kept, before the turn takes it.
         Some(answer) => call.answered_by(answer),
         None => call,
@@ -202,8 +202,9 @@ pub(crate) fn loses_answer(db: &Connection, row: &ConversationRow, step: &Step) 
 
 /// No one waits any more for what is still open.
 pub(crate) fn abandon(db: &Connection, session: i64, at: Timestamp) -> DbResult<()> {
-    let sql =
-        "UPDATE tool_call SET outcome = ?2, ended_at_ms = ?3, answer = NULL WHERE session = ?1 AND outcome IS NULL";
+    // What a client answered was acknowledged: that is what came of it, though no message has it.
+    let sql = "UPDATE tool_call SET outcome = iif(answer IS NULL, ?2, 'succeeded'), ended_at_ms = ?3
+               WHERE session = ?1 AND outcome IS NULL";
     db.prepare_cached(sql)?.execute(params![session, ToolOutcome::Cancelled.as_str(), at.ms()])?;
     Ok(())
 }

@@ -74,6 +74,24 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
     assert_eq!(warnings, ["MCP server `fake`: it did not answer within 20 s"]);
     assert!((20..22).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     heard.end().await;
+    advance(Duration::from_secs(2)).await;
+    let begun = Instant::now();
+    assert_eq!(servers.list().await.warnings, ["MCP server `fake`: it is being started again"]);
+    assert!(begun.elapsed().as_secs() < 5, "nobody waits for it a second time: {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_model_keeps_the_tools_of_a_server_that_is_about_to_be_started_anew() {
+    let control = Control::new().await;
+    let servers = servers([("fake", control.server(json!({})))]);
+    let before = names(&servers).await;
+    failure(&servers, "fake__crash", json!({})).await;
+    let toolbox = servers.list().await;
+    let now: Vec<String> = toolbox.tools.into_iter().map(|tool| tool.name).collect();
+    assert_eq!(now, before);
+    assert_eq!(toolbox.warnings, ["MCP server `fake`: it has ended; it can be started again in 1 s"]);
+    let failed = failure(&servers, "fake__echo", json!({})).await;
+    assert_eq!(failed, "MCP server `fake`: it has ended; it can be started again in 1 s");
 }
 
 #[tokio::test]
