@@ -1,6 +1,7 @@
 //! What is said in a call: of tools, as models write them, and of what stands between users and the model.
 
 use serde_json::{Map, Value};
+use waystone_core::json::parse_strict;
 use waystone_core::model::{ModelCall, Said};
 
 /// More than any answer has.
@@ -31,7 +32,14 @@ pub(crate) fn read_cut_arguments(text: &str) -> Value {
 
 /// The object that `text` is; an empty one if there is no text.
 pub(crate) fn object_in(text: &str) -> Option<Map<String, Value>> {
-    if text.trim().is_empty() { Some(Map::new()) } else { serde_json::from_str(text).ok() }
+    if text.trim().is_empty() {
+        return Some(Map::new());
+    }
+    // As strictly as anything that is kept: another number than the one that was written would be approved, and run.
+    match parse_strict(text.as_bytes()) {
+        Ok(Value::Object(object)) => Some(object),
+        _ => None,
+    }
 }
 
 /// `arguments` as providers take them back, which is only as an object: what was none is told in one.

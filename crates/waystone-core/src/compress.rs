@@ -337,9 +337,13 @@ impl View<'_> {
     fn allot(&mut self, mut spare: usize) {
         let mut asked: Vec<&mut Loose<'_>> = self.loose.iter_mut().rev().collect();
         asked.sort_by_key(|key| key.class);
+        let mut is_last = true;
         for key in asked {
-            key.allotted = if key.reserved <= spare { key.reserved } else { 0 };
-            spare -= key.allotted;
+            // What was asked last is whole whatever the budget, like what is critical.
+            let is_in = key.reserved <= spare || std::mem::take(&mut is_last) && key.reserved > 0;
+            key.allotted = if is_in { key.reserved } else { 0 };
+            is_last &= key.reserved == 0;
+            spare = spare.saturating_sub(key.allotted);
         }
         spare -= self.allot_errors(spare / ERRORS_SHARE);
         let weights = self.request.weights;

@@ -190,6 +190,15 @@ async fn a_call_that_was_cut_before_its_arguments_has_none() {
     }
 }
 
+/// As another number it would be looked at, approved and run.
+#[tokio::test]
+async fn a_number_that_cannot_be_kept_makes_arguments_a_text() {
+    for arguments in [r#"{"amount": 123456789012345678901234567890}"#, r#"{"amount": 1, "amount": 2}"#] {
+        let call = json!({ "index": 0, "id": "a", "function": { "name": "pay", "arguments": arguments } });
+        check(&[piece(call)], &[called("a", "pay", json!(arguments))]).await;
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_a_filter_ended_calls_nothing() {
     let fake = FakeModel::start().await;

@@ -223,7 +223,7 @@ pub struct ViewReport {
     /// Who wrote summaries, and of which keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<ViewSummary>,
-    /// What is CRITICAL alone is more than the budget: the view holds exactly that.
+    /// What is CRITICAL, and what was asked last, is more than the budget: the view holds exactly that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub over_budget: bool,
 }

@@ -32,6 +32,9 @@ impl Engine {
                 return Err(Error::InvalidInput(why.to_owned()));
             }
         };
+        let mut scan = self.scan();
+        scan.text("/name", request.name.as_str());
+        scan.end()?;
         let new = NewBranch { name: request.name.clone(), fork };
         self.store.add_branch(scope, id, new, self.clock.now(), idempotency).await
     }

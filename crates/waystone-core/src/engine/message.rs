@@ -51,7 +51,12 @@ impl Engine {
             return Err(Error::InvalidInput(why));
         }
         let name = match request.branch {
-            Some(name) => name,
+            Some(name) => {
+                let mut scan = self.scan();
+                scan.text("/branch", name.as_str());
+                scan.end()?;
+                name
+            }
             None => self.free_branch_name(scope, id).await?,
         };
         let branch = StepBranch::New(NewBranch { name, fork: Fork::InPlaceOf(message.clone()) });

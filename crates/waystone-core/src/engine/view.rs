@@ -174,7 +174,7 @@ impl Engine {
         let over = made.view.report.over_budget.then(|| {
             let (tokens, asked) = (made.view.report.tokens_after, made.tokens_max);
             let keys = made.view.context.keys().map(|key| quoted(key)).take(5).collect::<Vec<_>>().join(", ");
-            format!("{asked} tokens were asked for, and what is CRITICAL alone has {tokens}: the view holds exactly that, {keys}")
+            format!("{asked} tokens were asked for, and what is CRITICAL or was asked last has {tokens} alone: the view holds exactly that, {keys}")
         });
         let unkept = has_no_handles.then(|| "handles of this view cannot be resolved: read-only".to_owned());
         let covered = (made.covered > 0).then(|| {

@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
             .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
             .body::<CreateBranch>()
             .replies::<Branch>(201)
-            .errors(&[404, 409]),
+            .errors(&[404, 409, 422]),
         Route::new(Method::PUT, ONE, "switch_branch", switch)
             .summary("Make a branch the active one")
             .replies::<SwitchedBranch>(200)

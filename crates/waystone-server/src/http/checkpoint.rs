@@ -65,7 +65,7 @@ fn saving(route: Route) -> Route {
         .replies::<SavedCheckpoint>(201)
         .replies::<SavedCheckpoint>(200)
         .replies::<SavedCheckpoint>(202)
-        .errors(&[404, 409])
+        .errors(&[404, 409, 422])
 }
 
 async fn list(State(http): State<Http>, Query(request): Query<ListCheckpoints>) -> HttpResult<CheckpointPage> {

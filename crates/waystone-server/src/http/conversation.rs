@@ -25,17 +25,17 @@ pub(super) fn routes() -> Vec<Route> {
             .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
             .body::<CreateContext>()
             .replies::<Context>(201)
-            .errors(&[404, 409]),
+            .errors(&[404, 409, 422]),
         Route::new(Method::GET, "/api/contexts/{context_id}", "find_context", find)
             .summary("Get a conversation with its branches and messages")
             .query::<FindContext>()
             .replies::<Context>(200)
             .errors(&[404]),
         Route::new(Method::PUT, "/api/contexts/{context_id}", "update_context", update)
-            .summary("Change how a conversation is led, from its next turn on")
+            .summary("Change how a conversation is led, from the next time its model is asked")
             .body::<UpdateContext>()
             .replies::<Context>(200)
-            .errors(&[404]),
+            .errors(&[404, 422]),
         Route::new(Method::DELETE, "/api/contexts/{context_id}", "delete_context", delete)
             .summary("Delete a conversation; it can be restored for a while as the session of the same id, or is removed for good")
             .query::<Deletion>()
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
             .header::<IdempotencyKey>(IDEMPOTENCY_KEY, "The same as `idempotency_key` in the body.")
             .body::<SaveContext>()
             .replies::<SavedCheckpoint>(201)
-            .errors(&[404, 409]),
+            .errors(&[404, 409, 422]),
     ]
 }
 

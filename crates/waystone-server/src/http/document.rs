@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
             .replies::<Imported>(201)
             .replies::<Imported>(200)
             .replies::<Imported>(202)
-            .errors(&[409]),
+            .errors(&[409, 422]),
     ]
 }
 

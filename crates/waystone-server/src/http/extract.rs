@@ -151,10 +151,12 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// The key by which a retry is recognised, from the header if it is there.
 pub(super) fn take_key(headers: &HeaderMap, field: &str, in_body: &mut Option<IdempotencyKey>) -> Result<(), Error> {
-    let Some(key) = headers.get(IDEMPOTENCY_KEY) else { return Ok(()) };
-    let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
-    let key = key.map_err(|error| Error::InvalidInput(format!("{IDEMPOTENCY_KEY}: {error}")))?;
-    same(field, in_body, key)
+    for key in headers.get_all(IDEMPOTENCY_KEY) {
+        let key = key.to_str().map_err(|_| "it is not text".to_owned()).and_then(str::parse);
+        let key = key.map_err(|error| Error::InvalidInput(format!("{IDEMPOTENCY_KEY}: {error}")))?;
+        same(field, in_body, key)?;
+    }
+    Ok(())
 }
 
 /// A request of which the path has some fields and a JSON body the others, and the room it takes. A field may stand in both, if it is the same.

@@ -15,7 +15,7 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Find segments that may leave the window, and plan which do")
             .body::<AnalyzeGarbage>()
             .replies::<GarbageReply>(200)
-            .errors(&[413]),
+            .errors(&[413, 422]),
         Route::new(Method::POST, "/api/projects/{project_id}/gc/prune", "prune_segments", prune)
             .summary("Carry out a plan, or prune the segments that are named")
             .body::<PruneSegments>()

@@ -120,7 +120,9 @@ fn meaning(status: u16) -> &'static str {
         409 => "Something changed meanwhile, was used for something else, or is not in a state for it.",
         413 => "The body is too large, or a quota is exceeded.",
         415 => "The body is not JSON.",
-        422 => "What was saved is damaged; the nearest good one is named.",
+        422 => {
+            "What was saved is damaged, and the nearest good one is named; or it has a secret that the settings refuse."
+        }
         500 => "A fault of Waystone's; its log file tells more.",
         _ => "The store cannot be used now; nothing was saved.",
     }

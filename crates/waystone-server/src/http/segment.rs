@@ -19,7 +19,7 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Capture texts; those that are known are touched")
             .body::<PutSegments>()
             .replies::<PutReply>(201)
-            .errors(&[413]),
+            .errors(&[413, 422]),
         Route::new(Method::GET, "/api/projects/{project_id}/working-set", "list_working_set", working_set)
             .summary("List what is in the window, oldest first")
             .query::<ListSegments>()

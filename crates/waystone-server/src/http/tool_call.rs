@@ -45,13 +45,13 @@ pub(super) fn routes() -> Vec<Route> {
         .header::<IdempotencyKey>(IDEMPOTENCY_KEY, KEY)
         .body::<EditArguments>()
         .replies::<ToolCall>(200)
-        .errors(&[404, 409]),
+        .errors(&[404, 409, 422]),
         Route::new(Method::POST, "/api/contexts/{context_id}/tools/{tool_call_id}/result", "answer_tool_call", answer)
             .summary("Answer a call of a tool that the client declared")
             .header::<IdempotencyKey>(IDEMPOTENCY_KEY, KEY)
             .body::<AnswerToolCall>()
             .replies::<ToolCall>(200)
-            .errors(&[404, 409]),
+            .errors(&[404, 409, 422]),
     ]
 }
 

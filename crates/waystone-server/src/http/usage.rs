@@ -15,7 +15,7 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("How full the window is, and what to do about it; what is described is captured on the way")
             .body::<AnalyzeUsage>()
             .replies::<UsageReply>(200)
-            .errors(&[413]),
+            .errors(&[413, 422]),
     ]
 }
 

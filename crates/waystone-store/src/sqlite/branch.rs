@@ -238,8 +238,13 @@ pub(crate) fn restore(
     idempotency: Option<&Idempotency>,
 ) -> DbResult<Branch> {
     let row = conversation::find_row(db, scope, context)?;
-    if retry::find(db, scope, RESTORED, idempotency, at)?.is_some() {
-        return shown(db, &row, &find(db, row.session, context, name)?);
+    if let Some(first) = retry::find(db, scope, RESTORED, idempotency, at)? {
+        // It may have been deleted again since.
+        let branch = match first["branch"].as_i64() {
+            Some(key) => find_by_key(db, key)?,
+            None => find(db, row.session, context, name)?,
+        };
+        return shown(db, &row, &branch);
     }
     let hidden: Option<i64> = db
         .prepare_cached(
@@ -254,7 +259,7 @@ pub(crate) fn restore(
     db.prepare_cached("UPDATE branch SET archived_at_ms = NULL WHERE key = ?1")?.execute(params![key])?;
     let branch = find_by_key(db, key)?;
     tell(db, scope, context, &row, &branch, RESTORED, at)?;
-    retry::remember(db, scope, RESTORED, idempotency, &json!({}), at)?;
+    retry::remember(db, scope, RESTORED, idempotency, &json!({ "branch": key }), at)?;
     shown(db, &row, &branch)
 }
 

@@ -107,6 +107,23 @@ async fn with_block_no_secret_of_a_model_or_a_tool_is_told_or_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_block_no_name_is_a_secret() {
+    let t = with(Policy::Block).await;
+    let call = json!({ "index": 0, "id": key(), "function": { "name": "wipe", "arguments": "{}" } });
+    let event = json!({ "choices": [{ "delta": { "tool_calls": [call] }, "finish_reason": "tool_calls" }] });
+    t.fake.then(Reply::events([event.to_string(), "[DONE]".to_owned()]));
+    let id = t.create(json!({ "tools": [{ "name": "wipe" }] })).await.id;
+    let mut reader = t.follow(&id, None).await;
+    let said = t.try_say(&id, json!({ "content": "wipe it" })).await.unwrap().message_id;
+    until_state(&mut reader, |state| state == "AwaitingToolApproval").await;
+    assert_eq!(t.state(&id).await.pending_tool_calls[0].id.as_str(), "call");
+    let branch = serde_json::from_value(json!({ "name": key(), "parent_message_id": said })).unwrap();
+    assert!(matches!(t.h.engine.create_branch(&t.h.scope, &id, branch).await, Err(Error::SecretBlocked(_))));
+    let edit = serde_json::from_value(json!({ "content": "again", "branch": key() })).unwrap();
+    assert!(matches!(t.h.engine.edit_message(&t.h.scope, &id, &said, edit).await, Err(Error::SecretBlocked(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_secret_in_a_configuration_is_told_or_refused() {
     let create = |t: &Talk| {
         let request = serde_json::from_value(json!({ "parameters": { "api_key": key() } })).unwrap();

@@ -20,6 +20,26 @@ async fn the_users_last_request_is_whole_in_the_view_when_it_fits() {
 }
 
 #[tokio::test]
+async fn the_users_last_request_is_whole_also_where_the_budget_is_smaller() {
+    let h = Harness::new();
+    let request = format!("Please do these one after the other: {}", lines(12, "step"));
+    let messages = json!([
+        { "role": "user", "content": request },
+        { "role": "assistant", "content": "working on it ".repeat(100) },
+    ]);
+    for (budget, has_older) in [(60, false), (20, true), (1, false)] {
+        let older = json!([{ "role": "user", "content": lines(30, "long ago") }]);
+        let before = if has_older { older } else { json!(lines(40, "note")) };
+        let context = json!({ "before": before, "messages": messages });
+        let view = compress(&h, json!({ "context": context, "targetTokens": budget })).await.unwrap();
+        let seen = view.context["messages"].as_array().unwrap();
+        assert!(seen.contains(&json!({ "role": "user", "content": request })), "{budget}: {seen:?}");
+        assert!(view.report.over_budget && view.warnings[0].contains("was asked last"), "{:?}", view.warnings);
+        assert!(view.report.tokens_after < 400, "and little else: {}", view.report.tokens_after);
+    }
+}
+
+#[tokio::test]
 async fn what_a_tool_answered_in_the_users_name_is_no_request() {
     let h = Harness::new();
     let mut messages =

@@ -47,6 +47,21 @@ async fn after_each_event_exactly_the_rest_is_told_again_under_the_same_ids() {
 }
 
 #[tokio::test]
+async fn whoever_came_before_the_first_event_is_told_all_of_them() {
+    let talk = Talk::new().await;
+    talk.fake.then(Reply::text("one"));
+    let context = talk.create().await;
+    let mut early = talk.follow_after(&context, Some("junk")).await;
+    let (id, kind, _) = take(&mut early, 1).await.remove(0);
+    assert_eq!(kind, "Resync");
+    let mut events = talk.follow(&context).await;
+    talk.say(&context, "count").await;
+    let told = until_state(&mut events, "Idle").await;
+    let mut again = talk.follow_after(&context, Some(&id)).await;
+    assert_eq!(take(&mut again, told.len()).await, told);
+}
+
+#[tokio::test]
 async fn a_log_that_another_process_wrote_is_replayed_under_the_same_ids() {
     let mut talk = Talk::new().await;
     talk.fake.then(Reply::chunks((0..150).map(|n| format!("{n} "))));

@@ -96,6 +96,11 @@ impl Reader {
         let number = |n: &str| n.parse::<i64>().ok().and_then(|n| u64::try_from(n).ok());
         let known = id.rsplit_once('-').and_then(|(run, n)| Some((run, number(n)?)));
         let Some((run, n)) = known else { return self.resync("").await };
+        // Told to who asked when there was no event yet.
+        if run.is_empty() && n == 0 {
+            self.place = Place { seq: 0, run: "".into(), n };
+            return Ok(());
+        }
         // The log first: what is in the ring need not be all that followed.
         if let Some(seq) = self.engine.store.find_turn_event(&self.scope, &self.context, run, n).await? {
             self.place = Place { seq, run: run.into(), n };
