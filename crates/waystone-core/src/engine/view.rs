@@ -102,7 +102,12 @@ impl Engine {
         let view = self.view(scope, source, wish).await?;
         let context = to_raw_value(&view.context).map_err(|error| Error::broken(error.to_string()))?;
         let warnings = loaded.warnings.into_iter().chain(view.warnings).collect();
-        Ok(LoadedCheckpoint { context, view: Some(view.report), warnings, ..loaded })
+        let LoadedCheckpoint { mut checkpoint, blob_path, degraded, skipped, .. } = loaded;
+        if let Some(cover) = self.secrets.shown() {
+            checkpoint.metadata.cover(cover);
+        }
+        let shown = LoadedCheckpoint::new(checkpoint, blob_path, context);
+        Ok(LoadedCheckpoint { view: Some(view.report), degraded, skipped, warnings, ..shown })
     }
 
     async fn find_source(

@@ -19,8 +19,10 @@ async fn views_leave_secrets_out_and_loads_and_handles_do_not() {
     let (key, token) = (secret_of("private-key"), secret_of("github-token"));
     let filler: Vec<String> = (0..300).map(|n| format!("step {n} went well")).collect();
     let context = json!({ "constraints": format!("must use {token}"), "tls": key, "steps": filler });
-    let saved = h.save("s", context.clone()).await;
-    assert_eq!(saved.warnings.len(), 2, "who saves is told");
+    let metadata = json!({ "name": token, "note": { "by": token } });
+    let request = json!({ "sessionId": "s", "context": context, "metadata": metadata });
+    let saved = h.try_save(request).await.unwrap();
+    assert_eq!(saved.warnings.len(), 4, "who saves is told");
 
     let loaded = h.load(&saved.checkpoint_id).await;
     assert_eq!(serde_json::from_str::<Value>(loaded.context.get()).unwrap(), context);
