@@ -272,7 +272,9 @@ impl Store for Sqlite {
             findings.extend(damaged);
             next = if let Walk::At(key) = walk { Some(key) } else { None };
         }
-        if self.readers.read(doctor::needs_healing).await? {
+        if self.readers.read(doctor::needs_healing).await?
+            || self.writer.write(|db| Ok(search::is_any_closed(db)?)).await?
+        {
             findings.extend(self.writer.write(doctor::heal_derived).await?);
         }
         Ok(findings)

@@ -258,6 +258,36 @@ async fn doctor_finds_what_does_not_follow_and_makes_it_anew_where_it_can() {
     h.check_invariants().await;
 }
 
+/// They hold nothing that is not elsewhere, and nothing else is given up because of them.
+#[tokio::test]
+async fn words_that_are_damaged_are_made_anew_and_texts_are_taken_again() {
+    for sql in [
+        "UPDATE segment_word_data SET block = zeroblob(length(block)) WHERE id = 10",
+        "UPDATE segment_word_data SET block = x'ffff' WHERE id = 10",
+        "UPDATE segment_word_data SET block = zeroblob(length(block)) WHERE id > 100",
+        "DELETE FROM checkpoint_word_data",
+        "DELETE FROM checkpoint_term_data",
+    ] {
+        let mut h = Harness::new();
+        h.save("s", json!({ "n": "a word" })).await;
+        put(&h, "a marmalade").await;
+        h.restart_mirrored().await;
+        back_up(&h).await;
+        put(&h, "newer than the backup").await;
+        h.close_mirrored().await;
+        audit::open(h.data_dir()).execute_batch(sql).unwrap();
+        assert_eq!(h.repair().damage, None, "{sql}: it is no reason to go back to a backup");
+        h.restart().await;
+        let checkup = h.check_copies().await;
+        assert!(checkup.sound && checkup.findings.iter().any(|found| found.subject == "search"), "{sql}: {checkup:?}");
+        put(&h, "a text after that").await;
+        h.restart_mirrored().await;
+        assert_eq!(h.findings().await, [], "{sql}");
+        assert_eq!(texts(&h).await.len(), 3, "{sql}");
+        h.check_invariants().await;
+    }
+}
+
 #[tokio::test]
 async fn what_an_old_backup_has_does_not_go_because_of_its_age() {
     let mut h = Harness::new();

@@ -3,6 +3,7 @@
 
 mod corpus;
 mod message;
+mod table;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,7 @@ use super::error::DbResult;
 use super::segment::{FILTERS, bind, find_project, kept_projects, own_of, place_of, read_by_key};
 use corpus::Corpus;
 pub(crate) use message::search_messages;
+pub(crate) use table::{is_any_closed, is_any_damaged, is_of_words};
 pub(crate) use upkeep::{
     begin_anew, follow, is_made, make_anew, mark_all_stale, read_pending, read_unindexed, write_indexed,
 };

@@ -141,21 +141,24 @@ fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 pub(crate) fn needs_healing(db: &Connection) -> DbResult<bool> {
-    Ok(!wrong_sums(db)?.is_empty() || lacks_index(db)?)
+    Ok(!wrong_sums(db)?.is_empty() || lacks_index(db)? || search::is_any_damaged(db)?)
 }
 
 /// Makes anew what does not follow from what it is made from, as it is now.
 pub(crate) fn heal_derived(db: &Connection) -> DbResult<Vec<Finding>> {
-    let (sums, lacks_index) = (wrong_sums(db)?, lacks_index(db)?);
+    let (sums, lacks_index, is_damaged) =
+        (wrong_sums(db)?, lacks_index(db)?, search::is_any_damaged(db)? || search::is_any_closed(db)?);
     if !sums.is_empty() {
         recount(db)?;
         recount_usage(db)?;
     }
-    if lacks_index {
+    if lacks_index || is_damaged {
         search::begin_anew(db, true)?;
     }
     let healed = |what: &str, message: &str| finding(FindingKind::RowHealed, what, message);
     let sums = sums.into_iter().map(|what| healed(what, "were not what they sum up, and are counted anew"));
-    let index = lacks_index.then(|| healed("search", "did not have everything, and is made anew by housekeeping"));
+    let why = if is_damaged { "was damaged" } else { "did not have everything" };
+    let anew = || healed("search", &format!("{why}, and is made anew by housekeeping"));
+    let index = (lacks_index || is_damaged).then(anew);
     Ok(sums.chain(index).collect())
 }

@@ -6,6 +6,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::meaning::{Piece, pieces};
 use waystone_core::search::{indexed, text_of_context};
 
+use super::table;
 use crate::sqlite::checkpoint;
 use crate::sqlite::error::DbResult;
 use crate::sqlite::seal::is_sealed;
@@ -164,9 +165,13 @@ pub(crate) fn begin_anew(db: &Connection, is_forced: bool) -> rusqlite::Result<(
     if begun == 0 {
         return Ok(());
     }
-    db.execute_batch(
-        "INSERT INTO checkpoint_term (checkpoint_term) VALUES ('delete-all'); UPDATE search_index SET found_key = 0;",
-    )?;
+    if is_forced {
+        // What is there may be damaged.
+        table::create_anew(db)?;
+    } else {
+        db.execute_batch("INSERT INTO checkpoint_term (checkpoint_term) VALUES ('delete-all')")?;
+    }
+    db.execute_batch("UPDATE search_index SET found_key = 0")?;
     mark_all_stale(db)
 }
 
