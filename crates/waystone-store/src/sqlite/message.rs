@@ -86,7 +86,7 @@ pub(crate) fn add(db: &Connection, scope: &Scope, target: &Target<'_>, new: &New
             .execute(params![image.key, at.ms()])?;
         image.tier = Tier::Archive;
     }
-    let mut edit = Edit::begin(db, scope, row.project_key, operation, at);
+    let mut edit = Edit::begin(db, scope, row.project_key, operation, at)?;
     edit.added(&image)?;
     edit.finish()?;
     db.prepare_cached("UPDATE space SET size_bytes = size_bytes + ?2 WHERE space = ?1")?

@@ -171,7 +171,7 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
     let entry = Operation { at, kind: UNDONE, project: project.as_str(), subject, payload };
     let seq = append_and_publish(db, scope, &entry)?;
     let is_live = flip(db, scope, &found, seq)?;
-    let mut edit = Edit::begin(db, scope, place, seq, at);
+    let mut edit = Edit::begin(db, scope, place, seq, at)?;
     for (now, then) in &changes.back {
         let entered_seq = then.entered_seq.map(|entered| if entered == i64::MAX { seq } else { entered });
         edit.set(now, &Image { entered_seq, ..then.clone() })?;

@@ -10,6 +10,7 @@ use waystone_core::id::{ProjectId, SnapshotId, TaskId};
 use waystone_core::store::{Restored, Scope, TaskStore, WhichSnapshot};
 use waystone_core::{Error, Result};
 
+use super::clock::last_believed;
 use super::error::{DbResult, unreadable};
 use super::log::{Operation, append_and_publish, handle, next_row_seq};
 use super::origin::origin_of;
@@ -260,7 +261,7 @@ pub(crate) fn restore_snapshot(
             "project_id": snapshot.project_id, "task_id": snapshot.task_id, "snapshot_id": id, "segments": moves.len(),
         });
         let seq = append(db, scope, &snapshot.project_id, "snapshot.restored", at, payload)?;
-        let mut edit = Edit::begin(db, scope, project.key, seq, at);
+        let mut edit = Edit::begin(db, scope, project.key, seq, at)?;
         for (image, tier, pinned) in &moves {
             edit.move_to(image, *tier, *pinned)?;
         }
@@ -307,9 +308,10 @@ fn came_since(db: &Connection, snapshot: i64, task: i64) -> DbResult<Vec<Move>> 
 
 /// Takes the making of a snapshot back, or does it again. False if it was removed for good meanwhile.
 pub(super) fn hide_snapshot(db: &Connection, scope: &Scope, id: &str, hidden: Option<Timestamp>) -> DbResult<bool> {
+    let archived_at_ms = hidden.map(|at| last_believed(db, at)).transpose()?;
     let changed = db
         .prepare_cached("UPDATE snapshot SET archived_at_ms = ?3 WHERE space = ?1 AND id = ?2")?
-        .execute(params![scope.space, id, hidden.map(|at| at.ms())])?;
+        .execute(params![scope.space, id, archived_at_ms])?;
     Ok(changed > 0)
 }
 

@@ -76,7 +76,7 @@ fn add_segments(db: &Connection, scope: &Scope, new: &NewTurns, segments: &[NewS
     let operation =
         Operation { at: with.at, kind: "segment.captured", project: with.project.as_str(), subject, payload };
     let seq = append_and_publish(db, scope, &operation)?;
-    let mut edit = Edit::begin(db, scope, project.key, seq, with.at);
+    let mut edit = Edit::begin(db, scope, project.key, seq, with.at)?;
     let place = Place { project: &project, task, conversation: None, calls: &[] };
     for segment in segments {
         let image = add(db, scope, &place, with, (segment, segment.tokens.unwrap_or_default(), 0), seq)?;

@@ -275,7 +275,7 @@ fn add_segments(
     missing: &Missing<'_>,
     seq: i64,
 ) -> DbResult<Vec<i64>> {
-    let mut edit = Edit::begin(db, scope, project.key, seq, new.at);
+    let mut edit = Edit::begin(db, scope, project.key, seq, new.at)?;
     let mut keys = Vec::with_capacity(new.segments.len());
     for ((with, mentions, survived), here) in new.segments.iter().zip(&missing.here) {
         if let Some(key) = here {

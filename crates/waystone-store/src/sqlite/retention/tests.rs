@@ -611,13 +611,25 @@ async fn what_is_deleted_while_the_clock_is_set_back_keeps_its_grace() {
     let mut keeper = upkeep(&h);
     save_all(&h, "s", 0..3).await;
     let ids = save_all(&h, "t", 0..3).await;
+    let segment = room::put(&h, "a note of the project").await;
+    let snapshot = json!({ "project_id": "project", "task_id": "task" });
+    let current = serde_json::from_value(snapshot.clone()).unwrap();
+    h.engine.set_current_task(&h.scope, current).await.unwrap();
+    room::put(&h, "a note of the task").await;
+    h.engine.create_snapshot(&h.scope, serde_json::from_value(snapshot).unwrap()).await.unwrap();
+    let undo = || serde_json::from_value(json!({ "project_id": "project" })).unwrap();
     keeper.purge(&|| false).unwrap();
     h.clock.advance_ms(-20 * DAY_MS);
     h.engine.delete_session(&h.scope, &id("s"), Deletion::default()).await.unwrap();
     h.engine.delete_checkpoint(&h.scope, &ids[0], Deletion::default()).await.unwrap();
+    h.engine.undo_operation(&h.scope, undo()).await.unwrap();
+    room::delete_segment(&h, &segment).await;
     h.clock.advance_ms(20 * DAY_MS);
     keeper.purge(&|| false).unwrap();
     h.engine.restore_session(&h.scope, &id("s")).await.unwrap();
     h.engine.restore_checkpoint(&h.scope, &ids[0]).await.unwrap();
+    let left = "SELECT (SELECT count(*) FROM segment WHERE tier = 'archive'), (SELECT count(*) FROM snapshot)";
+    let left: (u64, u64) = audit::open(h.data_dir()).query_row(left, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(left, (1, 1), "the segment and the snapshot");
     h.check_invariants().await;
 }

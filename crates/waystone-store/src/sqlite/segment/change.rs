@@ -87,7 +87,7 @@ pub(crate) fn change(db: &Connection, scope: &Scope, request: &ChangeSegments) -
     let Some(project) = project.filter(|_| !moves.is_empty()) else { return Ok(changed) };
     let told: Vec<&SegmentId> = moves.iter().map(|(.., id)| id).take(IDS_TOLD_MAX).collect();
     let seq = append(db, scope, request, &told, moves.len(), changed.tokens)?;
-    let mut edit = Edit::begin(db, scope, project.key, seq, request.at);
+    let mut edit = Edit::begin(db, scope, project.key, seq, request.at)?;
     for (image, tier, pinned, _) in &moves {
         edit.move_to(image, *tier, *pinned)?;
     }

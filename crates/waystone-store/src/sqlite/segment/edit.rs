@@ -9,6 +9,7 @@ use waystone_core::id::SegmentId;
 use waystone_core::store::Scope;
 
 use super::{kind_of, tier_of, touch_place};
+use crate::sqlite::clock::last_believed;
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::usage::{Counted, Sums};
 
@@ -73,13 +74,22 @@ pub(crate) struct Edit<'a> {
     project: i64,
     pub(crate) operation: i64,
     at: Timestamp,
+    /// From when on what it deletes is archived.
+    archived_at_ms: i64,
     sums: Sums,
     tasks: HashSet<Option<i64>>,
 }
 
 impl<'a> Edit<'a> {
-    pub(crate) fn begin(db: &'a Connection, scope: &'a Scope, project: i64, operation: i64, at: Timestamp) -> Self {
-        Self { db, scope, project, operation, at, sums: Sums::default(), tasks: HashSet::new() }
+    pub(crate) fn begin(
+        db: &'a Connection,
+        scope: &'a Scope,
+        project: i64,
+        operation: i64,
+        at: Timestamp,
+    ) -> DbResult<Self> {
+        let archived_at_ms = last_believed(db, at)?;
+        Ok(Self { db, scope, project, operation, at, archived_at_ms, sums: Sums::default(), tasks: HashSet::new() })
     }
 
     /// A segment was added.
@@ -119,7 +129,7 @@ impl<'a> Edit<'a> {
                 after.entered_seq,
                 after.survived,
                 after.mentions,
-                (after.tier == Tier::Archive).then_some(self.at.ms()),
+                (after.tier == Tier::Archive).then_some(self.archived_at_ms),
             ])?;
         Ok(())
     }

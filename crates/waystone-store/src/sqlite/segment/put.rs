@@ -98,7 +98,7 @@ pub(crate) fn put(db: &Connection, scope: &Scope, new: &NewSegments) -> DbResult
         false => Some(append(db, scope, new, task, (added, tokens_added), &told)?),
     };
     if let Some(seq) = operation {
-        let mut edit = Edit::begin(db, scope, project.key, seq, new.at);
+        let mut edit = Edit::begin(db, scope, project.key, seq, new.at)?;
         let place = Place { project: &project, task, conversation: None, calls: &[] };
         for step in &steps {
             match step {
