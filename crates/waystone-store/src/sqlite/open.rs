@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::{fs, io};
 
 use rusqlite::Connection;
 
@@ -73,13 +74,38 @@ fn is_untouched(db: &Connection) -> bool {
     db.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).map_or(true, |newest| newest.unwrap_or(0) == 0)
 }
 
+/// Opens, and on a full disk once more without what was set aside for that: even to read takes room, for SQLite's index of the log. Then
+/// room can be made; housekeeping sets some aside again when there is enough.
+fn giving_up_reserve<T>(directory: &DataDirectory, open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    match open() {
+        Err(error) if is_full(&error) && fs::remove_file(directory.reserve()).is_ok() => {
+            tracing::warn!(%error, "what was set aside for a full disk is given up, to open the store");
+            open()
+        }
+        opened => opened,
+    }
+}
+
+fn is_full(error: &OpenError) -> bool {
+    match error {
+        OpenError::Full { .. } => true,
+        OpenError::Unusable { error, .. } => error.kind() == io::ErrorKind::StorageFull,
+        _ => false,
+    }
+}
+
 impl Sqlite {
     /// Opens the store in `root`, making the directory and the schema when they are missing. Of `limits` those count by which housekeeping
     /// decides what goes; the others come in with each call.
     pub fn open<'a>(root: impl Into<Root<'a>>, clock: Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
         let root = root.into();
         let directory = DataDirectory::prepare(root.path)?.with_key_of(&root)?;
-        let unusable = |error| OpenError::Unusable { path: root.path.to_owned(), error };
+        giving_up_reserve(&directory, || Self::open_in(&directory, &clock, limits))
+    }
+
+    fn open_in(directory: &DataDirectory, clock: &Arc<dyn Clock>, limits: &Limits) -> Result<Self, OpenError> {
+        let unusable = |error| OpenError::Unusable { path: directory.root().to_owned(), error };
+        let (directory, clock) = (directory.clone(), Arc::clone(clock));
         let presence = Presence::enter(
             &directory,
             &clock.new_id(),
@@ -133,5 +159,32 @@ impl Sqlite {
             events: Mutex::new(None),
             held: Mutex::new(Some(held)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use waystone_testkit::harness::private_dir;
+
+    use super::*;
+
+    /// That it suffices on a disk without a free page is looked at by `cargo xtask faults full`, which needs root.
+    #[test]
+    fn what_is_set_aside_for_a_full_disk_is_given_up_to_open_the_store() {
+        let folder = private_dir();
+        let directory = DataDirectory::prepare(folder.path()).unwrap();
+        let tries = Cell::new(0);
+        let open = || {
+            tries.set(tries.get() + 1);
+            let is_full = directory.reserve().exists() || tries.get() > 2;
+            if is_full { Err(OpenError::Full { path: directory.database() }) } else { Ok(()) }
+        };
+        fs::write(directory.reserve(), "room").unwrap();
+        assert!(giving_up_reserve(&directory, open).is_ok());
+        assert!(!directory.reserve().exists());
+        assert!(matches!(giving_up_reserve(&directory, open), Err(OpenError::Full { .. })));
+        assert_eq!(tries.get(), 3, "where nothing is set aside it is not tried again");
     }
 }

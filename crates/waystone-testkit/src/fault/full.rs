@@ -6,6 +6,7 @@
 mod disk;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +29,8 @@ const POLL: Duration = Duration::from_micros(200);
 /// Saves of each writer between two fills: with the pages of a commit the log comes to the size where it is folded back. There are no more
 /// of a writer that is faster than the others: nothing that was saved is ever removed, and the disk is small.
 const SAVES: u64 = 8;
+/// What is set aside before a process starts on a full disk.
+const RESERVE_BYTES: usize = 1024 * 1024;
 /// Reads that each time of a full disk must see.
 const READS: u64 = 20;
 
@@ -116,7 +119,9 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
     let Run { saved, report, reads, .. } = run;
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.reads = reads.into_inner();
-    verify(plan, &saved.into_inner().unwrap_or_else(PoisonError::into_inner), &mut report)?;
+    let saved = saved.into_inner().unwrap_or_else(PoisonError::into_inner);
+    start_on_full(plan, &saved, &disk, &mut report)?;
+    verify(plan, &saved, &mut report)?;
     report.data_bytes = disk.used_bytes()?;
     Ok(report)
 }
@@ -215,6 +220,23 @@ fn fill_and_free(plan: &Plan, run: &Run, disk: &SmallDisk) -> io::Result<()> {
     wait_until("every writer saved at the end", || {
         Ok(read(&run.acknowledged).iter().zip(&before).all(|(now, before)| now > before))
     })
+}
+
+/// A process that starts when no page is free reads what was saved: for that, what was set aside is given up.
+fn start_on_full(plan: &Plan, saved: &[(String, Value)], disk: &SmallDisk, report: &mut Report) -> io::Result<()> {
+    let Some((id, context)) = saved.first() else { return Ok(()) };
+    // The store itself sets nothing aside on a disk that is so small.
+    fs::write(plan.folder.join("reserve"), vec![0; RESERVE_BYTES])?;
+    disk.fill()?;
+    let loaded = start(plan).and_then(|mut process| {
+        let loaded = process.call("workflow_checkpoint_load", json!({ "checkpointId": id }))?;
+        process.finish().map(|_| loaded)
+    });
+    match loaded {
+        Ok(Ok(loaded)) if loaded["context"] == *context => {}
+        other => report.wrong.push(format!("a start on a full disk: {other:?}")),
+    }
+    disk.free()
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
