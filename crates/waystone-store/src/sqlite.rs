@@ -32,6 +32,7 @@ mod rebuild;
 mod resume;
 mod retention;
 mod retry;
+mod room;
 mod seal;
 mod search;
 mod segment;
@@ -60,7 +61,6 @@ use waystone_core::api::{
 };
 use waystone_core::canon::Hash;
 use waystone_core::clock::{Clock, Timestamp};
-use waystone_core::error::Unavailable;
 use waystone_core::histogram::{Kind, Measured};
 use waystone_core::id::{CheckpointId, ProjectId, SessionId};
 use waystone_core::pack::Packed;
@@ -68,18 +68,17 @@ use waystone_core::store::{
     Added, CheckedGroup, FindResumable, NewCheckpoint, NewContext, Resumable, Scope, Store, StoredCheckpoint, Used,
     Wanted,
 };
-use waystone_core::{Error, Limits, Result};
+use waystone_core::{Limits, Result};
 
 use crate::background::Background;
 use crate::directory::DataDirectory;
 use crate::lock::Presence;
-use crate::platform::free_bytes;
 pub(crate) use backup::{Copying, copy_whole};
 pub(crate) use connection::Source;
 use connection::open_reader;
 pub(crate) use damage::{why_unusable, why_unusable_copy};
 use doctor::{Diagnosis, Walk};
-use error::{DbResult, file_error};
+use error::file_error;
 use event::EventWatch;
 pub(crate) use key::{seal_all, wrap_anew};
 pub(crate) use maintenance::Upkeep;
@@ -91,9 +90,6 @@ pub(crate) use seal::Keys;
 use search::Corpora;
 use stats::Measures;
 use writer::Writer;
-
-/// From this size on a write is not begun without room for it.
-const LARGE_BYTES: u64 = 1024 * 1024;
 
 /// A store in a data directory. Dropping or closing it lets go of the directory.
 pub struct Sqlite {
@@ -150,38 +146,6 @@ impl Sqlite {
         let directory = self.directory.clone();
         let turn = tokio::task::spawn_blocking(move || mirror::take_turn(&directory)).await;
         Ok(turn.map_err(|error| file_error(self.directory.root(), &io::Error::other(error)))??)
-    }
-
-    /// Writes, and when the disk is full once more after room was made. For what is large there must be room before it is tried.
-    async fn write_with_room<T: Send + 'static>(
-        &self,
-        size: u64,
-        work: impl Fn(&Connection) -> DbResult<T> + Clone + Send + 'static,
-    ) -> Result<T> {
-        // In the log, in the database, and in its file.
-        let needed = 3 * size;
-        let has_room = || size < LARGE_BYTES || free_bytes(self.directory.root()).map_or(true, |free| free > needed);
-        let full = || {
-            let message = format!("storage: {size} bytes are to be written and the disk is nearly full");
-            Error::StorageUnavailable { reason: Unavailable::Full, message }
-        };
-        let first = if has_room() { self.writer.write(work.clone()).await } else { Err(full()) };
-        match first {
-            Err(Error::StorageUnavailable { reason: Unavailable::Full, .. }) => {
-                let freed = self.keep_house(move |upkeep| upkeep.free_disk(needed)).await;
-                if freed.is_ok() { self.writer.write(work).await } else { first }
-            }
-            done => done,
-        }
-    }
-
-    /// Writes the file of a group from which something was deleted, before that is acknowledged: a database rebuilt from the files
-    /// must not bring it back. The group stays dirty; housekeeping writes it once more and records that.
-    async fn mirror_deletion(&self, group: Option<i64>, at: Timestamp) -> Result<()> {
-        match group {
-            Some(key) => self.mirror(key, at).await.map(drop),
-            None => Ok(()),
-        }
     }
 }
 
@@ -306,7 +270,7 @@ impl Store for Sqlite {
 
     async fn archive_checkpoint(&self, scope: &Scope, id: &CheckpointId, at: Timestamp) -> Result<Checkpoint> {
         let (scope, id) = (scope.clone(), id.clone());
-        let (archived, group) = self.writer.write(move |db| checkpoint::archive(db, &scope, &id, at)).await?;
+        let (archived, group) = self.write_deletion(move |db| checkpoint::archive(db, &scope, &id, at)).await?;
         self.mirror_deletion(group, at).await?;
         Ok(archived)
     }
@@ -369,7 +333,7 @@ impl Store for Sqlite {
 
     async fn archive_session(&self, scope: &Scope, id: &SessionId, at: Timestamp) -> Result<Session> {
         let (scope, id) = (scope.clone(), id.clone());
-        let (archived, group) = self.writer.write(move |db| session::archive(db, &scope, &id, at)).await?;
+        let (archived, group) = self.write_deletion(move |db| session::archive(db, &scope, &id, at)).await?;
         self.mirror_deletion(group, at).await?;
         Ok(archived)
     }

@@ -40,6 +40,20 @@ impl From<DbError> for Error {
     }
 }
 
+impl DbError {
+    /// Whether there was no room.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Refused(error) => is_full(error),
+            Self::Sqlite(error) => reason(error) == Unavailable::Full,
+        }
+    }
+}
+
+pub(crate) fn is_full(error: &Error) -> bool {
+    matches!(error, Error::StorageUnavailable { reason: Unavailable::Full, .. })
+}
+
 impl std::fmt::Display for DbError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

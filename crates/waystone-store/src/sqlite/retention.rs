@@ -22,7 +22,7 @@ use super::backup;
 use super::conversation;
 use super::error::{DbResult, file_error};
 use super::log::{Operation, append_and_publish, handle};
-use super::maintenance::Upkeep;
+use super::maintenance::{Upkeep, in_transaction};
 use super::mirror;
 use super::segment;
 use crate::mirror::tombstone;
@@ -309,21 +309,36 @@ impl Upkeep {
         let turn = mirror::take_turn(&directory)?;
         let Some(doomed) = find_doomed(self.db()?, archived)? else { return Ok(None) };
         let scope = Scope { space: doomed.space, ..scope.clone() };
-        tombstone::add(&directory, &doomed.session_id, doomed.known_by())
-            .map_err(|error| file_error(&directory.tombstones(), &error))?;
+        self.with_reserve(|_| {
+            tombstone::add(&directory, &doomed.session_id, doomed.known_by())
+                .map_err(|error| file_error(&directory.tombstones(), &error))
+        })?;
         self.traces.note();
-        let groups = self.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)))?;
-        let groups = groups.ok_or_else(super::error::busy)?;
+        let groups = self.with_reserve(|upkeep| {
+            let removed = upkeep.in_turn(|db| overwriting(db, || remove_doomed(db, &scope, &doomed, is_grace_cut, at)));
+            removed?.ok_or_else(super::error::busy)
+        })?;
         let mut mirrored = Vec::new();
         for group in groups {
-            let snapshot = self.db()?.unchecked_transaction()?;
-            mirrored.extend(mirror::write(&directory, &snapshot, group, at, &turn)?);
+            mirrored.extend(self.with_reserve(|upkeep| {
+                let snapshot = upkeep.db()?.unchecked_transaction()?;
+                mirror::write(&directory, &snapshot, group, at, &turn)
+            })?);
         }
-        let marked =
-            self.locked(|db| super::maintenance::in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
-        marked.ok_or_else(super::error::busy)?;
+        self.with_reserve(|upkeep| {
+            let marked = upkeep.locked(|db| in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
+            marked.ok_or_else(super::error::busy)
+        })?;
         backup::remove_from_all(&directory, &doomed.known_by().map(str::to_owned).collect(), at)?;
         Ok(Some(doomed.count()))
+    }
+
+    /// Writes the file of a group.
+    pub(crate) fn mirror_one(&mut self, group: i64, at: Timestamp) -> DbResult<()> {
+        let directory = self.directory.clone();
+        let turn = mirror::take_turn(&directory)?;
+        let snapshot = self.db()?.unchecked_transaction()?;
+        mirror::write(&directory, &snapshot, group, at, &turn).map(drop)
     }
 
     /// Removes up to `limit` segments that were deleted before that time. Returns how many went.
@@ -335,8 +350,10 @@ impl Upkeep {
         at: Timestamp,
     ) -> DbResult<usize> {
         // Whose turn does not come must not take it for nothing to remove: what is in use would go instead.
-        let removed = self.in_turn(|db| segment::purge(db, before, limit, is_grace_cut, at))?;
-        let removed = removed.ok_or_else(super::error::busy)?;
+        let removed = self.with_reserve(|upkeep| {
+            let removed = upkeep.in_turn(|db| segment::purge(db, before, limit, is_grace_cut, at))?;
+            removed.ok_or_else(super::error::busy)
+        })?;
         if removed > 0 {
             self.traces.note();
         }

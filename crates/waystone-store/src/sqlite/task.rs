@@ -345,7 +345,7 @@ impl TaskStore for Sqlite {
         let (scope, project) = (scope.clone(), project.clone());
         let (task, name) = (task.cloned(), name.map(str::to_owned));
         let add = move |db: &Connection| add_snapshot(db, &scope, &project, task.as_ref(), &id, name.as_deref(), at);
-        self.writer.write(add).await
+        self.write_with_room(0, add).await
     }
 
     async fn list_snapshots(&self, scope: &Scope, filter: &ListSnapshots) -> Result<SnapshotPage> {

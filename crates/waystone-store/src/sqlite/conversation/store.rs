@@ -100,7 +100,7 @@ impl ConversationStore for Sqlite {
 
     async fn archive_branch(&self, scope: &Scope, id: &SessionId, name: &BranchName, at: Timestamp) -> Result<()> {
         let (scope, id, name) = (scope.clone(), id.clone(), name.clone());
-        self.writer.write(move |db| branch::archive(db, &scope, &id, &name, at)).await
+        self.write_deletion(move |db| branch::archive(db, &scope, &id, &name, at)).await
     }
 
     async fn restore_branch(

@@ -125,13 +125,46 @@ impl Upkeep {
     /// goes.
     pub(crate) fn free_disk(&mut self, needed: u64) -> DbResult<()> {
         // Freeing takes room itself.
-        let had_reserve = fs::remove_file(self.directory.reserve()).is_ok();
+        let had_reserve = self.give_reserve_up();
         let freed = self.free(needed.max(2 * RESERVE_BYTES));
-        if had_reserve && let Err(error) = write_zeros(&self.directory.reserve(), self.reserve_bytes()) {
+        if had_reserve {
+            self.take_reserve_back();
+        }
+        freed
+    }
+
+    /// Does something after which there is more room: on a full disk once more with what was set aside for that, and with the room of the log.
+    pub(crate) fn with_reserve<T>(&mut self, mut work: impl FnMut(&mut Self) -> DbResult<T>) -> DbResult<T> {
+        match work(self) {
+            Err(error) if error.is_full() => {
+                let is_lent = self.lend_reserve()?;
+                let done = work(self);
+                if is_lent {
+                    self.take_reserve_back();
+                }
+                done
+            }
+            done => done,
+        }
+    }
+
+    /// Gives up what is set aside, if there is something, and the room of the log.
+    pub(crate) fn lend_reserve(&mut self) -> DbResult<bool> {
+        let is_lent = self.give_reserve_up();
+        self.fold_log()?;
+        Ok(is_lent)
+    }
+
+    fn give_reserve_up(&self) -> bool {
+        fs::remove_file(self.directory.reserve()).is_ok()
+    }
+
+    /// Sets room aside again. Where there is none, housekeeping does so once there is.
+    pub(crate) fn take_reserve_back(&self) {
+        if let Err(error) = write_zeros(&self.directory.reserve(), self.reserve_bytes()) {
             tracing::warn!(%error, "what was set aside for a full disk could not be set aside again");
             let _ = fs::remove_file(self.directory.reserve());
         }
-        freed
     }
 
     fn free(&mut self, needed: u64) -> DbResult<()> {

@@ -39,12 +39,12 @@ impl Sqlite {
     async fn bring_back<T: Send + 'static>(
         &self,
         find: impl FnOnce(&Connection) -> DbResult<(SessionId, Vec<String>)> + Send + 'static,
-        work: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
+        work: impl Fn(&Connection) -> DbResult<T> + Clone + Send + 'static,
     ) -> Result<T> {
         let turn = self.take_turn().await?;
         let (session, ids) = self.readers.read(find).await?;
         self.take_tombstones_away(session, ids).await?;
-        let done = self.writer.write(work).await;
+        let done = self.write_deletion(work).await;
         drop(turn);
         done
     }
@@ -121,7 +121,7 @@ impl RetentionStore for Sqlite {
         at: Timestamp,
     ) -> Result<Option<Cleaned>> {
         let (scope, session, selection) = (scope.clone(), session.clone(), selection.clone());
-        let cleaned = self.writer.write(move |db| clean::clean_session(db, &scope, &session, &selection, at)).await?;
+        let cleaned = self.write_deletion(move |db| clean::clean_session(db, &scope, &session, &selection, at)).await?;
         let Some((cleaned, groups)) = cleaned else { return Ok(None) };
         for group in groups {
             self.mirror_deletion(Some(group), at).await?;

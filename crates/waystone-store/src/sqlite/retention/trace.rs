@@ -49,12 +49,17 @@ impl Upkeep {
     /// Overwrites what is left of what was just removed, before that is said. False when readers hold the log: then housekeeping cuts it
     /// off as soon as they let go of it.
     pub(super) fn wipe_now(&mut self) -> DbResult<bool> {
-        self.in_turn(forget_words)?.ok_or_else(busy)?;
-        // It is removed, whatever becomes of the log.
-        Ok(self.cut_log(WAIT_MAX).unwrap_or_else(|error| {
+        let forgotten = self.with_reserve(|upkeep| upkeep.in_turn(forget_words)?.ok_or_else(busy));
+        // It is removed, whatever becomes of the log, and of words where there is no room to overwrite them.
+        let are_forgotten = match forgotten {
+            Err(error) if error.is_full() => false,
+            done => done.map(|()| true)?,
+        };
+        let is_cut = self.cut_log(WAIT_MAX).unwrap_or_else(|error| {
             tracing::warn!(%error, "the write-ahead log could not be cut off; it is tried again");
             false
-        }))
+        });
+        Ok(is_cut && are_forgotten)
     }
 
     /// Overwrites what is left of what was removed, whoever removed it. What cannot be done now is done in a later round.

@@ -73,7 +73,7 @@ impl SegmentStore for Sqlite {
 
     async fn keep_plan(&self, scope: &Scope, plan: Plan) -> Result<()> {
         let scope = scope.clone();
-        self.writer.write(move |db| garbage::keep_plan(db, &scope, &plan)).await
+        self.write_with_room(0, move |db| garbage::keep_plan(db, &scope, &plan)).await
     }
 
     async fn find_plan(&self, scope: &Scope, id: &PlanId, now: Timestamp) -> Result<Option<Plan>> {

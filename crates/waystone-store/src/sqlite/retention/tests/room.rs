@@ -1,6 +1,14 @@
 //! Room that is made when the quota or the disk is nearly used up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rusqlite::ffi;
+use rusqlite::functions::FunctionFlags;
+use waystone_core::retention::Selection;
+use waystone_core::store::{RetentionStore, Store, TaskStore};
+
 use super::*;
+use crate::Sqlite;
 
 /// Saves sessions of some bytes each that do not compress.
 pub(super) async fn fill(h: &Harness, sessions: std::ops::Range<u64>) {
@@ -175,4 +183,77 @@ async fn a_full_disk_gives_back_what_was_deleted_and_nothing_that_is_live() {
     assert_eq!((sessions(&h, false).await.len(), sessions(&h, true).await.len()), (2, 0));
     assert!(reserve.exists(), "it is set aside again");
     h.check_invariants().await;
+}
+
+/// The next operation that this connection records finds no room, when it is told so.
+fn fill_once(db: &Connection, is_full: &Arc<AtomicBool>) -> DbResult<()> {
+    let is_full = Arc::clone(is_full);
+    db.create_scalar_function("check_room", 0, FunctionFlags::SQLITE_UTF8, move |_| {
+        match is_full.swap(false, Ordering::SeqCst) {
+            true => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None)),
+            false => Ok(0),
+        }
+    })?;
+    Ok(db.execute_batch("CREATE TEMP TRIGGER room BEFORE INSERT ON operation BEGIN SELECT check_room(); END")?)
+}
+
+#[tokio::test]
+async fn on_a_full_disk_what_is_there_can_be_deleted_brought_back_and_removed() {
+    let h = Harness::new();
+    let ids = save_all(&h, "s", 0..5).await;
+    save_all(&h, "t", 0..2).await;
+    let task = serde_json::from_value(json!({ "project_id": "project", "task_id": "task" })).unwrap();
+    h.engine.set_current_task(&h.scope, task).await.unwrap();
+    upkeep(&h).keep_reserve().unwrap();
+    let store = Sqlite::open(h.data_dir(), h.clock.clone(), &h.limits).unwrap();
+    let (is_full, scope, at) = (Arc::new(AtomicBool::new(false)), &h.scope, h.clock.now());
+    let filled = Arc::clone(&is_full);
+    store.writer.write(move |db| fill_once(db, &filled)).await.unwrap();
+    let is_done = |what: &str| {
+        assert!(!is_full.load(Ordering::SeqCst), "{what}: the disk was full");
+        assert!(h.data_dir().join("reserve").exists(), "{what}: it is set aside again");
+    };
+    let fill = || is_full.store(true, Ordering::SeqCst);
+    fill();
+    store.archive_checkpoint(scope, &ids[0], at).await.unwrap();
+    is_done("a deletion of a checkpoint");
+    fill();
+    store.restore_checkpoint(scope, &ids[0], at).await.unwrap();
+    is_done("what brings it back");
+    fill();
+    store.archive_session(scope, &id("t"), at).await.unwrap();
+    is_done("a deletion of a session");
+    fill();
+    let selection = Selection { older_than: None, keep_last: Some(3), idle_since: at, session: Some(id("s")) };
+    let cleaned = store.clean_session(scope, &id("s"), &selection, at).await.unwrap();
+    assert_eq!(cleaned.map(|cleaned| cleaned.checkpoints), Some(2));
+    is_done("a cleanup");
+    fill();
+    store.add_snapshot(scope, &id("project"), None, id("snapshot"), None, at).await.unwrap();
+    is_done("a snapshot");
+
+    let mut keeper = upkeep(&h);
+    fill_once(keeper.db().unwrap(), &is_full).unwrap();
+    fill();
+    let removed = keeper.remove(scope, Archived::Session(scope, "t"), false, at).unwrap();
+    assert_eq!(removed, Some(2));
+    is_done("what removes it for good");
+    h.check_invariants().await;
+}
+
+#[tokio::test]
+async fn what_makes_room_has_what_is_set_aside_for_a_full_disk_while_it_is_done() {
+    let h = Harness::new();
+    h.save("s", json!({})).await;
+    let mut keeper = upkeep(&h);
+    keeper.keep_reserve().unwrap();
+    let reserve = h.data_dir().join("reserve");
+    let mut seen = Vec::new();
+    let done = keeper.with_reserve(|_| {
+        seen.push(reserve.exists());
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        if reserve.exists() { Err(file_error(&reserve, &full)) } else { Ok(()) }
+    });
+    assert!(done.is_ok());
+    assert_eq!((seen, reserve.exists()), (vec![true, false], true));
 }
