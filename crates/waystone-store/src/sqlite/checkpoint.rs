@@ -292,12 +292,13 @@ fn find_chain(db: &Connection, key: i64, known: Option<&CheckpointId>) -> DbResu
         && chain.len() < CHAIN_MAX
     {
         let (packed, base_key) = statement.query_row(params![key], |row| {
-            let base: Option<String> = row.get(3)?;
-            let base = base.and_then(|id| id.parse().ok()).zip(row.get::<_, Option<[u8; 32]>>(5)?);
+            // A value that cannot be read makes bytes that do not unpack, and those are healed.
+            let base: Option<String> = row.get(3).unwrap_or_default();
+            let base = base.and_then(|id| id.parse().ok()).zip(row.get::<_, Option<[u8; 32]>>(5).unwrap_or_default());
             let packed = Packed {
-                raw_bytes: row.get(0)?,
-                raw_hash: Hash(row.get(1)?),
-                bytes: row.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default(),
+                raw_bytes: row.get(0).unwrap_or_default(),
+                raw_hash: Hash(row.get(1).unwrap_or_default()),
+                bytes: row.get::<_, Option<Vec<u8>>>(2).unwrap_or_default().unwrap_or_default(),
                 base: base.map(|(id, hash)| Base { id, raw_hash: Hash(hash) }),
             };
             Ok((packed, row.get::<_, Option<i64>>(4)?))

@@ -41,12 +41,27 @@ impl From<DbError> for Error {
 }
 
 impl DbError {
+    /// Whether it may not be so in a moment, or with more room: nothing is wrong with what it was about.
+    pub(crate) fn is_of_moment(&self) -> bool {
+        matches!(self.reason(), Some(Unavailable::Busy | Unavailable::Full))
+    }
+
+    /// Whether something that is kept is not what was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.reason() == Some(Unavailable::Damaged)
+    }
+
+    fn reason(&self) -> Option<Unavailable> {
+        match self {
+            Self::Refused(Error::StorageUnavailable { reason, .. }) => Some(*reason),
+            Self::Refused(_) => None,
+            Self::Sqlite(error) => Some(reason(error)),
+        }
+    }
+
     /// Whether there was no room.
     pub(crate) fn is_full(&self) -> bool {
-        match self {
-            Self::Refused(error) => is_full(error),
-            Self::Sqlite(error) => reason(error) == Unavailable::Full,
-        }
+        self.reason() == Some(Unavailable::Full)
     }
 }
 

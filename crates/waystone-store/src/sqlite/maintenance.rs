@@ -139,9 +139,16 @@ impl Upkeep {
         }
         let now = self.clock.now();
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
+        // None of them waits for another that fails.
+        let segments = self.remove_old_segments(before, now, is_over);
+        let expired = self.remove_expired(before, is_over);
+        let retired = self.retire(now, is_over);
+        segments.and(expired).and(retired)
+    }
+
+    fn remove_old_segments(&mut self, before: Timestamp, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
         while !is_over() && self.remove_segments(before, EXPIRE_ROWS, false, now)? == EXPIRE_ROWS {}
-        self.remove_expired(before, is_over)?;
-        self.retire(now, is_over)
+        Ok(())
     }
 
     /// One transaction, in its turn.

@@ -6,6 +6,7 @@
 
 mod again;
 mod clean;
+mod doomed;
 mod relieve;
 mod remove;
 mod store;
@@ -27,163 +28,12 @@ use super::mirror;
 use super::segment;
 use crate::mirror::tombstone;
 pub(crate) use again::{forget_live, list_live, remove_again};
+pub(crate) use doomed::{Archived, Doomed, First, PassedOver, find_doomed, find_first};
 pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
 pub(crate) use trace::Traces;
 
-/// So much is removed at once, the newest first: what is overwritten goes through the log, others wait meanwhile, and on a full disk there
-/// is no more room for it than was set aside.
-const SLICE_BYTES: u64 = 2 * 1024 * 1024;
 /// As many removed checkpoints are named in an operation.
 const IDS_TOLD_MAX: usize = 100;
-
-/// Archived checkpoints of one session that are to be removed.
-#[derive(Debug, Default)]
-pub(crate) struct Doomed {
-    space: i64,
-    session: i64,
-    session_id: String,
-    /// The session goes with them.
-    is_session: bool,
-    /// It is a conversation, which is known by its own id.
-    is_conversation: bool,
-    ids: Vec<String>,
-}
-
-impl Doomed {
-    pub(crate) fn count(&self) -> u64 {
-        self.ids.len() as u64
-    }
-
-    /// By which ids copies of it are known.
-    fn known_by(&self) -> impl Iterator<Item = &str> {
-        let own = (self.is_conversation && self.is_session).then_some(self.session_id.as_str());
-        self.ids.iter().map(String::as_str).chain(own)
-    }
-}
-
-/// Which of what is archived is wanted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Archived<'a> {
-    Session(&'a Scope, &'a str),
-    Checkpoint(&'a Scope, &'a str),
-    /// Whatever was archived first, before that time.
-    Oldest(Timestamp),
-}
-
-/// What is to be removed next, all of one session.
-pub(crate) fn find_doomed(db: &Connection, archived: Archived<'_>) -> DbResult<Option<Doomed>> {
-    match archived {
-        Archived::Session(scope, id) => find_session(db, "space = ?1 AND id = ?2", params![scope.space, id]),
-        Archived::Checkpoint(scope, id) => {
-            let condition = "c.space = ?1 AND c.id = ?2 AND c.archived_at_ms IS NOT NULL";
-            find_checkpoints(db, condition, params![scope.space, id])
-        }
-        Archived::Oldest(before) => find_oldest(db, before),
-    }
-}
-
-/// One without checkpoints goes with its files, which are dirty, as soon as those are looked at.
-const IS_REMOVABLE: &str = "archived_at_ms IS NOT NULL
-    AND (EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key)
-         OR NOT EXISTS (SELECT 1 FROM checkpoint_group WHERE session = s.key))";
-
-fn find_session(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
-    let sql = format!("SELECT key, id, space FROM session AS s WHERE {condition} AND {IS_REMOVABLE}");
-    let found: Option<(i64, String, i64)> =
-        db.prepare_cached(&sql)?.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-    let Some((session, session_id, space)) = found else { return Ok(None) };
-    let mut statement =
-        db.prepare_cached("SELECT id, size_bytes FROM checkpoint WHERE session = ?1 ORDER BY seq DESC")?;
-    let mut rows = statement.query(params![session])?;
-    let is_conversation = conversation::is_one(db, session)?;
-    let mut doomed = Doomed { space, session, session_id, is_session: true, is_conversation, ids: Vec::new() };
-    let mut bytes = 0;
-    while let Some(row) = rows.next()? {
-        if bytes > SLICE_BYTES {
-            doomed.is_session = false;
-            break;
-        }
-        bytes += row.get::<_, u64>(1)?;
-        doomed.ids.push(row.get(0)?);
-    }
-    Ok(Some(doomed))
-}
-
-/// Those of the first session found that has some.
-fn find_checkpoints(db: &Connection, condition: &str, parameters: &[&dyn rusqlite::ToSql]) -> DbResult<Option<Doomed>> {
-    let sql = format!(
-        "SELECT s.key, s.id, c.id, s.space, c.size_bytes FROM checkpoint AS c JOIN session AS s ON s.key = c.session
-         WHERE {condition} ORDER BY c.session, c.seq DESC"
-    );
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(parameters)?;
-    let (mut doomed, mut bytes): (Option<Doomed>, u64) = (None, 0);
-    while let Some(row) = rows.next()?.filter(|_| bytes <= SLICE_BYTES) {
-        let (session, id): (i64, String) = (row.get(0)?, row.get(2)?);
-        bytes += row.get::<_, u64>(4)?;
-        let found = doomed.get_or_insert_with(Doomed::default);
-        if found.ids.is_empty() {
-            (found.session, found.session_id, found.space) = (session, row.get(1)?, row.get(3)?);
-        }
-        if found.session == session {
-            found.ids.push(id);
-        }
-    }
-    Ok(doomed)
-}
-
-/// The first of each kind that can go, by when it was archived: a whole session, a checkpoint that someone deleted, and a group of which all
-/// were archived, which is as old as the last of them. What was only pruned goes with its group.
-fn list_first(db: &Connection, before: Timestamp) -> DbResult<Vec<(i64, Kind, i64)>> {
-    let session = format!(
-        "SELECT archived_at_ms, key FROM session AS s WHERE archived_at_ms < ?1 AND {IS_REMOVABLE}
-         ORDER BY archived_at_ms LIMIT 1"
-    );
-    let deleted =
-        "SELECT archived_at_ms, session FROM checkpoint WHERE archived_why = 'deleted' AND archived_at_ms < ?1
-         ORDER BY archived_at_ms LIMIT 1";
-    let pruned = "SELECT (SELECT max(archived_at_ms) FROM checkpoint WHERE group_key = p.group_key) AS last, p.group_key FROM checkpoint AS p
-         WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
-             (SELECT 1 FROM checkpoint AS live
-              WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
-         ORDER BY last LIMIT 1";
-    let mut first = Vec::new();
-    for (kind, sql) in [(Kind::Session, session.as_str()), (Kind::Deleted, deleted), (Kind::Pruned, pruned)] {
-        let found = db
-            .prepare_cached(sql)?
-            .query_row(params![before.ms()], |row| Ok((row.get(0)?, kind, row.get(1)?)))
-            .optional()?;
-        first.extend(found);
-    }
-    Ok(first)
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Session,
-    /// By their session.
-    Deleted,
-    /// By their group.
-    Pruned,
-}
-
-/// When that was archived which can go first, of what segments are not.
-fn find_oldest_at(db: &Connection) -> DbResult<Option<Timestamp>> {
-    let first = list_first(db, Timestamp::from_ms(i64::MAX))?;
-    Ok(first.iter().map(|(at, ..)| Timestamp::from_ms(*at)).min())
-}
-
-fn find_oldest(db: &Connection, before: Timestamp) -> DbResult<Option<Doomed>> {
-    match list_first(db, before)?.into_iter().min_by_key(|(at, ..)| *at) {
-        Some((_, Kind::Session, key)) => find_session(db, "key = ?1", params![key]),
-        Some((_, Kind::Deleted, session)) => {
-            let condition = "c.session = ?1 AND c.archived_why = 'deleted' AND c.archived_at_ms < ?2";
-            find_checkpoints(db, condition, params![session, before.ms()])
-        }
-        Some((_, Kind::Pruned, group)) => find_checkpoints(db, "c.group_key = ?1", params![group]),
-        None => Ok(None),
-    }
-}
 
 /// Removes the rows of what is doomed and still archived. Returns the groups whose files are to follow.
 fn remove_doomed(
@@ -333,6 +183,29 @@ impl Upkeep {
         Ok(Some(doomed.count()))
     }
 
+    /// The same for housekeeping, which passes over what cannot be removed: nothing else waits for what is damaged.
+    pub(crate) fn remove_first(
+        &mut self,
+        first: &First,
+        before: Timestamp,
+        is_grace_cut: bool,
+        passed: &mut PassedOver,
+    ) -> DbResult<Option<u64>> {
+        let (scope, now) = (Scope::local("maintenance"), self.clock.now());
+        let removed = match self.remove(&scope, Archived::First(first, before), is_grace_cut, now) {
+            Err(error) if !error.is_of_moment() && passed.has_room() => {
+                tracing::warn!(%error, session = first.session, "something that was deleted cannot be removed and is passed over");
+                None
+            }
+            removed => removed?,
+        };
+        // What is not there any more is not looked for again either.
+        if removed.is_none() {
+            passed.add(first.session);
+        }
+        Ok(removed)
+    }
+
     /// Writes the file of a group.
     pub(crate) fn mirror_one(&mut self, group: i64, at: Timestamp) -> DbResult<()> {
         let directory = self.directory.clone();
@@ -362,8 +235,13 @@ impl Upkeep {
 
     /// Removes all that was archived before that time, until it `is_over`; and what a removal that broke off left in backups.
     pub(crate) fn remove_expired(&mut self, before: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
-        let (scope, now) = (Scope::local("maintenance"), self.clock.now());
-        while !is_over() && self.remove(&scope, Archived::Oldest(before), false, now)?.is_some() {}
+        let mut passed = PassedOver::default();
+        while !is_over()
+            && let Some(first) = find_first(self.db()?, before, &passed)?
+        {
+            self.remove_first(&first, before, false, &mut passed)?;
+        }
+        let now = self.clock.now();
         let _turn = mirror::take_turn(&self.directory)?;
         let directory = self.directory.clone();
         let mut removed =

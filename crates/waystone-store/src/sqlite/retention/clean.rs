@@ -1,6 +1,6 @@
 //! What is old enough to be deleted: sessions that no one uses, and checkpoints that a person selects.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use serde_json::json;
 use waystone_core::api::Cleaned;
 use waystone_core::clock::Timestamp;
@@ -27,11 +27,19 @@ pub(crate) fn list_removable(db: &Connection, scope: &Scope, selection: &Selecti
     let mut rows = statement.query(params![scope.space, id, of_sessions, selection.idle_since.ms()])?;
     let mut removable = Vec::new();
     while let Some(row) = rows.next()? {
-        let id: String = row.get(0)?;
-        let id = id.parse().map_err(|error| unreadable("a session's id", error))?;
-        removable.extend(select(db, scope, &id, selection)?.map(|selected| selected.cleaned));
+        // What is damaged does not keep the others from going.
+        match read_removable(db, scope, row, selection) {
+            Err(error) if error.is_damage() => tracing::warn!(%error, "a session that cannot be read is passed over"),
+            selected => removable.extend(selected?.map(|selected| selected.cleaned)),
+        }
     }
     Ok(removable)
+}
+
+fn read_removable(db: &Connection, scope: &Scope, row: &Row<'_>, selection: &Selection) -> DbResult<Option<Selected>> {
+    let id: String = row.get(0)?;
+    let id = id.parse().map_err(|error| unreadable("a session's id", error))?;
+    select(db, scope, &id, selection)
 }
 
 /// What goes of a session.

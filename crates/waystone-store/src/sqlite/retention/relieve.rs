@@ -11,7 +11,7 @@ use waystone_core::id::SessionId;
 use waystone_core::retention::Selection;
 use waystone_core::store::Scope;
 
-use super::{Archived, clean, find_oldest_at, forget_words};
+use super::{Archived, PassedOver, clean, find_first, forget_words};
 use crate::platform::{create_private_file, disk_bytes, free_bytes};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::maintenance::{Upkeep, WAIT_MAX};
@@ -35,8 +35,16 @@ impl Upkeep {
                 break;
             }
             let id = found.session_id;
-            if self.in_turn(|db| clean::clean_session(db, &scope, &id, &selection, now))?.flatten().is_some() {
-                tracing::info!(session = %id, "a session that was not used for long is deleted; it can be restored");
+            match self.in_turn(|db| clean::clean_session(db, &scope, &id, &selection, now)) {
+                Err(error) if !error.is_of_moment() => {
+                    tracing::warn!(%error, session = %id, "a session that was not used for long cannot be deleted");
+                }
+                Ok(deleted) => {
+                    if deleted.flatten().is_some() {
+                        tracing::info!(session = %id, "a session that was not used for long is deleted; it can be restored");
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -53,8 +61,9 @@ impl Upkeep {
             return Ok(());
         }
         let (target, now) = (percent(Limits::RELIEVED_TO_PERCENT, max), self.clock.now());
-        while !is_over() && self.used()? > target && self.remove_archived(now)? {}
-        while !is_over() && self.used()? > target && self.remove_idle(now)? {}
+        let mut passed = PassedOver::default();
+        while !is_over() && self.used()? > target && self.remove_archived(now, &mut passed)? {}
+        while !is_over() && self.used()? > target && self.remove_idle(now, &mut passed)? {}
         Ok(())
     }
 
@@ -72,51 +81,64 @@ impl Upkeep {
     }
 
     /// Removes what was deleted first, before its grace is over. False when there is nothing.
-    fn remove_archived(&mut self, now: Timestamp) -> DbResult<bool> {
-        let oldest = find_oldest_at(self.db()?)?;
-        let before = oldest.unwrap_or(Timestamp::from_ms(i64::MAX));
+    fn remove_archived(&mut self, now: Timestamp, passed: &mut PassedOver) -> DbResult<bool> {
+        let first = find_first(self.db()?, Timestamp::from_ms(i64::MAX), passed)?;
+        let before = first.map_or(Timestamp::from_ms(i64::MAX), |first| first.at);
         let segments = self.remove_segments(before, SEGMENTS, true, now)?;
         if segments > 0 {
             tracing::warn!(segments, "deleted segments are removed before their grace is over, to make room");
             return Ok(true);
         }
-        let Some(oldest) = oldest else { return Ok(false) };
-        let only = Archived::Oldest(Timestamp::from_ms(oldest.ms() + 1));
-        let removed = self.remove(&Scope::local("maintenance"), only, true, now)?;
+        let Some(first) = first else { return Ok(false) };
+        let removed = self.remove_first(&first, Timestamp::from_ms(first.at.ms() + 1), true, passed)?;
         if let Some(checkpoints) = removed {
             tracing::warn!(checkpoints, "deleted checkpoints are removed before their grace is over, to make room");
         }
-        Ok(removed.is_some())
+        Ok(true)
     }
 
     /// Deletes and removes the session that was not used for longest, with its messages if it is a conversation, unless something was saved in it in
     /// the last hour. False when there is none, or the clock may be wrong.
-    fn remove_idle(&mut self, now: Timestamp) -> DbResult<bool> {
-        let found: Option<(i64, String)> = self
+    fn remove_idle(&mut self, now: Timestamp, passed: &mut PassedOver) -> DbResult<bool> {
+        let found: Option<(i64, i64)> = self
             .db()?
             .prepare_cached(
-                "SELECT space, id FROM session AS s WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1
+                "SELECT key, space FROM session AS s WHERE archived_at_ms IS NULL AND last_accessed_at_ms < ?1
+                     AND key NOT IN (SELECT value FROM json_each(?2))
                      AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE session = s.key AND created_at_ms >= ?1)
                      AND NOT EXISTS (SELECT 1 FROM segment WHERE conversation = s.key AND created_at_ms >= ?1)
                  ORDER BY last_accessed_at_ms LIMIT 1",
             )?
-            .query_row(params![now.ms() - HOUR_MS], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row(params![now.ms() - HOUR_MS, passed.as_json()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let Some((space, id)) = found else { return Ok(false) };
+        let Some((key, space)) = found else { return Ok(false) };
         if !self.is_time_believed()? {
             return Ok(false);
         }
         let scope = Scope { space, ..Scope::local("maintenance") };
+        match self.remove_unused(&scope, key, now) {
+            Err(error) if !error.is_of_moment() && passed.has_room() => {
+                tracing::warn!(%error, session = key, "a session that was not used for longest cannot be removed and is passed over");
+                passed.add(key);
+                Ok(true)
+            }
+            removed => removed,
+        }
+    }
+
+    fn remove_unused(&mut self, scope: &Scope, key: i64, now: Timestamp) -> DbResult<bool> {
+        let id: String =
+            self.db()?.query_row("SELECT id FROM session WHERE key = ?1", params![key], |row| row.get(0))?;
         let session: SessionId = id.parse().map_err(|error| unreadable("a session's id", error))?;
         let is_archived = self.in_turn(|db| {
             // It may have been used since.
-            let is_idle = session::find(db, &scope, &session)?.last_accessed_at.ms() < now.ms() - HOUR_MS;
-            if is_idle { session::archive(db, &scope, &session, now).map(|_| true) } else { Ok(false) }
+            let is_idle = session::find(db, scope, &session)?.last_accessed_at.ms() < now.ms() - HOUR_MS;
+            if is_idle { session::archive(db, scope, &session, now).map(|_| true) } else { Ok(false) }
         })?;
         if is_archived != Some(true) {
             return Ok(is_archived.is_some());
         }
-        while self.remove(&scope, Archived::Session(&scope, &id), true, now)?.is_some() {}
+        while self.remove(scope, Archived::Session(scope, &id), true, now)?.is_some() {}
         tracing::warn!(session = id, "a session that was not used for longest is removed, to make room");
         Ok(true)
     }
@@ -170,8 +192,8 @@ impl Upkeep {
     fn free(&mut self, needed: u64) -> DbResult<()> {
         self.fold_log()?;
         self.expire()?;
-        let (now, mut is_any_removed) = (self.clock.now(), false);
-        while self.free_bytes()? < needed && self.remove_archived(now)? {
+        let (now, mut is_any_removed, mut passed) = (self.clock.now(), false, PassedOver::default());
+        while self.free_bytes()? < needed && self.remove_archived(now, &mut passed)? {
             is_any_removed = true;
             self.fold_log()?;
         }

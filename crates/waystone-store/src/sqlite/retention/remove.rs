@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use waystone_core::canon::Hash;
+use waystone_core::id::CheckpointId;
 use waystone_core::pack::{Base, pack, pack_delta};
 
 use crate::sqlite::checkpoint::{find_text, write_bytes};
@@ -51,15 +52,12 @@ fn find_dependents(db: &Connection, session: i64, doomed: &BTreeSet<i64>) -> DbR
 
 /// Packs a checkpoint as a delta against another one, or alone. One whose text is lost stays as it is, without a base: its mirror may have it.
 fn rebase(db: &Connection, key: i64, base: Option<i64>) -> DbResult<()> {
-    let Some(text) = find_text(db, key)?.1 else {
+    let Some((_, text)) = find_whole(db, key)? else {
         db.prepare_cached("UPDATE checkpoint SET base = NULL WHERE key = ?1")?.execute(params![key])?;
         return Ok(());
     };
     let known = match base {
-        Some(base) => {
-            let (id, text) = find_text(db, base)?;
-            text.map(|text| (base, id, text))
-        }
+        Some(base) => find_whole(db, base)?.map(|(id, text)| (base, id, text)),
         None => None,
     };
     let packed = match &known {
@@ -73,6 +71,14 @@ fn rebase(db: &Connection, key: i64, base: Option<i64>) -> DbResult<()> {
         packed.bytes.len()
     ])?;
     write_bytes(db, key, &packed.bytes)
+}
+
+/// A text, if it is there. One whose row has a value that cannot be read is lost like one whose bytes are.
+fn find_whole(db: &Connection, key: i64) -> DbResult<Option<(CheckpointId, Vec<u8>)>> {
+    match find_text(db, key) {
+        Err(error) if error.is_damage() => Ok(None),
+        found => found.map(|(id, text)| text.map(|text| (id, text))),
+    }
 }
 
 /// What is searched no longer has the words of what is gone; housekeeping indexes what the session has now.

@@ -1,4 +1,5 @@
 mod copies;
+mod damage;
 mod room;
 mod trace;
 
@@ -601,7 +602,9 @@ async fn a_session_whose_files_are_not_gone_yet_holds_up_no_other() {
     let scope = h.scope.clone();
     let doomed = find_doomed(&db, Archived::Session(&scope, "first")).unwrap().unwrap();
     remove_doomed(&db, &scope, &doomed, false, Timestamp::from_ms(1)).unwrap();
-    let next = find_doomed(&db, Archived::Oldest(Timestamp::from_ms(i64::MAX))).unwrap();
+    let end = Timestamp::from_ms(i64::MAX);
+    let first = find_first(&db, end, &PassedOver::default()).unwrap().unwrap();
+    let next = find_doomed(&db, Archived::First(&first, end)).unwrap();
     assert_eq!(next.map(|next| next.session_id), Some("second".to_owned()));
 }
 

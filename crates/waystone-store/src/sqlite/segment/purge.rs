@@ -1,6 +1,6 @@
 //! Segments removed for good, when the time in which they can be restored is over.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use serde_json::json;
 use waystone_core::api::Tier;
 use waystone_core::clock::Timestamp;
@@ -78,21 +78,29 @@ fn list_old(db: &Connection, before: Timestamp, limit: usize) -> DbResult<Vec<Ol
     )?;
     let (mut rows, mut old) = (statement.query(params![before.ms(), limit])?, Vec::new());
     while let Some(row) = rows.next()? {
-        let kind = kind_of(row.get_ref(7)?.as_str().unwrap_or_default())?;
-        let counted =
-            Counted { task: row.get(6)?, tier: Tier::Archive, kind, tokens: row.get(8)?, pinned: row.get(9)? };
-        old.push(Old {
-            key: row.get(0)?,
-            space: row.get(1)?,
-            project_key: row.get(2)?,
-            project: row.get(3)?,
-            id: row.get(4)?,
-            size_bytes: row.get(5)?,
-            counted,
-        });
+        match read_old(row) {
+            // It stays; the others go all the same.
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, "a deleted segment that cannot be read is passed over")
+            }
+            segment => old.push(segment?),
+        }
     }
     old.sort_by_key(|segment| segment.project_key);
     Ok(old)
+}
+
+fn read_old(row: &Row<'_>) -> DbResult<Old> {
+    let kind = kind_of(row.get_ref(7)?.as_str().unwrap_or_default())?;
+    Ok(Old {
+        key: row.get(0)?,
+        space: row.get(1)?,
+        project_key: row.get(2)?,
+        project: row.get(3)?,
+        id: row.get(4)?,
+        size_bytes: row.get(5)?,
+        counted: Counted { task: row.get(6)?, tier: Tier::Archive, kind, tokens: row.get(8)?, pinned: row.get(9)? },
+    })
 }
 
 /// One operation for each project.
