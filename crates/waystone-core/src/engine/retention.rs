@@ -14,7 +14,13 @@ const IN_LOG: &str = "others are reading, so what was removed stands in the writ
 
 /// What is said of something that was removed.
 pub(super) fn warnings_of(purged: &Purged) -> impl Iterator<Item = String> {
-    [OUT_OF_REACH].into_iter().chain(purged.is_in_log.then_some(IN_LOG)).map(str::to_owned)
+    let in_backup = |backup: &String| {
+        format!(
+            "{backup} could not be changed, so what was removed stands in it until housekeeping comes through, or it is deleted"
+        )
+    };
+    let known = [OUT_OF_REACH].into_iter().chain(purged.is_in_log.then_some(IN_LOG)).map(str::to_owned);
+    known.chain(purged.in_backups.iter().map(in_backup))
 }
 
 fn not_deleted(what: &'static str, id: impl ToString) -> Error {

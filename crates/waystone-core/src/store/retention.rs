@@ -10,12 +10,14 @@ use crate::id::{CheckpointId, SessionId};
 use crate::retention::Selection;
 
 /// What became of something that was removed for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purged {
     /// How many checkpoints went.
     pub checkpoints: u64,
     /// Readers held the store's log, in which it stands until they let go of it.
     pub is_in_log: bool,
+    /// Backups of the data directory from which it could not be removed yet.
+    pub in_backups: Vec<String>,
 }
 
 /// The same promises as [`super::Store`], of which it is a part.

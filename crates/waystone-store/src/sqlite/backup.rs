@@ -132,14 +132,17 @@ fn remove_from(path: &Path, keys: &Arc<Keys>, removed: &Removed, at: Timestamp) 
     Ok(())
 }
 
-/// Removes checkpoints from every backup in the data directory. Only for who has the turn to write files.
-pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed, now: Timestamp) -> DbResult<()> {
+/// Removes checkpoints from every backup in the data directory. Returns those from which they could not be removed. Only for who has the turn
+/// to write files.
+pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed, now: Timestamp) -> DbResult<Vec<PathBuf>> {
+    let mut unclean = Vec::new();
     for backup in list(directory, now).map_err(|error| file_error(&directory.backups(), &error))? {
         if let Err(error) = remove_from(&database_in(&backup), directory.keys(), removed, now) {
             tracing::warn!(%error, backup = %backup.display(), "nothing could be removed from a backup; it is tried again");
+            unclean.push(backup);
         }
     }
-    Ok(())
+    Ok(unclean)
 }
 
 /// A copy that is being made beside everything else. Dropping it breaks it off.

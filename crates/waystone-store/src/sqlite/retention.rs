@@ -179,7 +179,8 @@ impl Upkeep {
             let marked = upkeep.locked(|db| in_transaction(db, |db| mirror::mark_mirrored(db, &mirrored)))?;
             marked.ok_or_else(super::error::busy)
         })?;
-        backup::remove_from_all(&directory, &doomed.known_by().map(str::to_owned).collect(), at)?;
+        let ids = doomed.known_by().map(str::to_owned).collect();
+        self.traces.in_backups.extend(backup::remove_from_all(&directory, &ids, at)?);
         Ok(Some(doomed.count()))
     }
 
@@ -247,7 +248,8 @@ impl Upkeep {
         let mut removed =
             tombstone::read_all(&directory).map_err(|error| file_error(&directory.tombstones(), &error))?;
         forget_live(&directory, self.db()?, &mut removed)?;
-        backup::remove_from_all(&directory, &removed, now)
+        self.traces.in_backups = backup::remove_from_all(&directory, &removed, now)?.into_iter().collect();
+        Ok(())
     }
 }
 

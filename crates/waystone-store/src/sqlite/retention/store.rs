@@ -85,7 +85,7 @@ impl RetentionStore for Sqlite {
         let purge = move |upkeep: &mut Upkeep| {
             let removed = upkeep.remove(&scope, Archived::Checkpoint(&scope, id.as_str()), false, at)?;
             let checkpoints = removed.ok_or(Error::CheckpointNotFound(id))?;
-            Ok(Purged { checkpoints, is_in_log: !upkeep.wipe_now()? })
+            upkeep.tell_purged(checkpoints)
         };
         self.keep_house(purge).await
     }
@@ -98,7 +98,7 @@ impl RetentionStore for Sqlite {
                 removed = Some(removed.unwrap_or(0) + count);
             }
             let checkpoints = removed.ok_or(Error::SessionNotFound(id))?;
-            Ok(Purged { checkpoints, is_in_log: !upkeep.wipe_now()? })
+            upkeep.tell_purged(checkpoints)
         };
         self.keep_house(purge).await
     }

@@ -4,9 +4,12 @@
 //! Who says that something is removed does so after that, or says that readers held the log. Housekeeping cuts it off after its own removals, and
 //! after those of others, which it finds in the log of operations: they may have been held up, or dead before they came to it.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rusqlite::params;
+use waystone_core::store::Purged;
 
 use super::forget_words;
 use crate::sqlite::error::{DbResult, busy};
@@ -28,12 +31,20 @@ pub(crate) struct Traces {
     seen_seq: Option<i64>,
     /// Whether it was said that readers hold the log.
     is_held: bool,
+    /// Backups from which something could not be removed.
+    pub(super) in_backups: BTreeSet<PathBuf>,
 }
 
 impl Default for Traces {
     /// Whoever was here before may have died on the way.
     fn default() -> Self {
-        Self { are_words_due: false, log_due: Some(Instant::now()), seen_seq: None, is_held: false }
+        Self {
+            are_words_due: false,
+            log_due: Some(Instant::now()),
+            seen_seq: None,
+            is_held: false,
+            in_backups: BTreeSet::new(),
+        }
     }
 }
 
@@ -46,9 +57,16 @@ impl Traces {
 }
 
 impl Upkeep {
+    /// What is said of something that was just removed, once what is left of it is overwritten.
+    pub(super) fn tell_purged(&mut self, checkpoints: u64) -> DbResult<Purged> {
+        let is_in_log = !self.wipe_now()?;
+        let in_backups = self.traces.in_backups.iter().map(|backup| backup.display().to_string()).collect();
+        Ok(Purged { checkpoints, is_in_log, in_backups })
+    }
+
     /// Overwrites what is left of what was just removed, before that is said. False when readers hold the log: then housekeeping cuts it
     /// off as soon as they let go of it.
-    pub(super) fn wipe_now(&mut self) -> DbResult<bool> {
+    fn wipe_now(&mut self) -> DbResult<bool> {
         let forgotten = self.with_reserve(|upkeep| upkeep.in_turn(forget_words)?.ok_or_else(busy));
         // It is removed, whatever becomes of the log, and of words where there is no room to overwrite them.
         let are_forgotten = match forgotten {

@@ -71,3 +71,19 @@ async fn a_clock_that_was_ahead_and_what_a_person_put_there_do_not_stop_backups(
     let now = h.clock.now();
     assert_eq!(crate::backup::list(&directory, now).unwrap()[0], Path::new(&right));
 }
+
+#[tokio::test]
+async fn a_backup_from_which_nothing_can_be_removed_is_named() {
+    let h = Harness::new();
+    save_all(&h, "s", 0..2).await;
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        made.push(h.engine.back_up(&h.scope, None).await.unwrap().path);
+        h.clock.advance_ms(1000);
+    }
+    fs::write(Path::new(&made[0]).join("waystone.db"), "no database").unwrap();
+    let removed = h.engine.delete_session(&h.scope, &id("s"), PURGE).await.unwrap();
+    let named = |path: &String| removed.warnings.iter().any(|warning| warning.starts_with(path.as_str()));
+    assert!(named(&made[0]) && !named(&made[1]), "{:?}", removed.warnings);
+    assert!(!is_anywhere(Path::new(&made[1]), "s keeps"));
+}
