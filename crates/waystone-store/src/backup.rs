@@ -104,6 +104,30 @@ pub(crate) fn rotate(directory: &DataDirectory, now: Timestamp) -> io::Result<()
     sync_directory(&directory.backups())
 }
 
+/// Removes copies that broke off, and that no one is at: they may hold what was there when they were begun. Returns those that stay.
+/// Only for who has the turn to write files.
+pub(crate) fn remove_unfinished(directory: &DataDirectory) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory.backups()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut left = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_unfinished = directory.is_backup(&path) && path.join(UNFINISHED).is_file() && !is_being_made(&path);
+        // One that was put there under that name beside a whole copy goes alone.
+        let remove = || match database_in(&path).exists() {
+            true => fs::remove_file(path.join(UNFINISHED)),
+            false => fs::remove_dir_all(&path),
+        };
+        if is_unfinished && let Err(error) = remove() {
+            tracing::warn!(%error, backup = %path.display(), "a backup that broke off could not be removed; it is tried again");
+            left.push(path);
+        }
+    }
+    Ok(left)
+}
+
 fn is_being_made(backup: &Path) -> bool {
     fs::File::open(backup.join(UNFINISHED)).is_ok_and(|file| file.try_lock_shared().is_err())
 }

@@ -59,12 +59,14 @@ pub(crate) fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, and its folder with the last one.
+/// Removes a file, with what was to take its place when a process died, and its folder with the last one.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        // Someone removed it before, and perhaps could not make sure that it stays removed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        removed => removed?,
+    for path in [path, &fresh(path)] {
+        match fs::remove_file(path) {
+            // Someone removed it before, and perhaps could not make sure that it stays removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
     }
     let Some(folder) = path.parent() else { return Ok(()) };
     // So may it be with its folder.
@@ -79,6 +81,11 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     if fs::remove_dir(folder).is_ok() { folder.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
 }
 
+/// What a file is written as before it takes its place.
+fn fresh(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
 /// Writes a whole file in place of the one before: it is there as it was or as it is now, whatever happens.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
@@ -87,7 +94,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_new {
         folder.ancestors().skip(1).take(2).try_for_each(sync_directory)?;
     }
-    let fresh = path.with_extension("new");
+    let fresh = fresh(path);
     // What an earlier attempt left is not written to again: a file whose sync failed once is not to be trusted.
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -19,7 +19,7 @@ use super::migration::{VERSION, make, version};
 use super::mirror::take_turn;
 use super::retention::{forget_live, remove_again};
 use super::seal::Keys;
-use crate::backup::{Unfinished, database_in, list, rotate};
+use crate::backup::{Unfinished, database_in, list, remove_unfinished, rotate};
 use crate::directory::DataDirectory;
 use crate::mirror::tombstone::{self, Removed};
 use crate::platform::free_bytes;
@@ -135,8 +135,9 @@ fn remove_from(path: &Path, keys: &Arc<Keys>, removed: &Removed, at: Timestamp) 
 /// Removes checkpoints from every backup in the data directory. Returns those from which they could not be removed. Only for who has the turn
 /// to write files.
 pub(crate) fn remove_from_all(directory: &DataDirectory, removed: &Removed, now: Timestamp) -> DbResult<Vec<PathBuf>> {
-    let mut unclean = Vec::new();
-    for backup in list(directory, now).map_err(|error| file_error(&directory.backups(), &error))? {
+    let failed = |error: io::Error| file_error(&directory.backups(), &error);
+    let mut unclean = remove_unfinished(directory).map_err(failed)?;
+    for backup in list(directory, now).map_err(failed)? {
         if let Err(error) = remove_from(&database_in(&backup), directory.keys(), removed, now) {
             tracing::warn!(%error, backup = %backup.display(), "nothing could be removed from a backup; it is tried again");
             unclean.push(backup);

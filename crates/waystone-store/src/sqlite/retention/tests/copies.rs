@@ -87,3 +87,25 @@ async fn a_backup_from_which_nothing_can_be_removed_is_named() {
     assert!(named(&made[0]) && !named(&made[1]), "{:?}", removed.warnings);
     assert!(!is_anywhere(Path::new(&made[1]), "s keeps"));
 }
+
+#[tokio::test]
+async fn what_a_process_that_died_had_begun_to_write_goes_with_what_is_removed() {
+    let mut h = Harness::new();
+    save_all(&h, "s", 0..40).await;
+    h.restart_mirrored().await;
+    let files: Vec<_> =
+        fs::read_dir(h.data_dir().join("contexts/s")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        fs::write(file.with_extension("new"), "s keeps 1").unwrap();
+    }
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    let begin = |ms| crate::backup::Unfinished::begin(&directory.backup(Timestamp::from_ms(ms))).unwrap();
+    let (died, lives) = (begin(1), begin(2));
+    let (left, held) = (died.path(), lives.path());
+    drop(died);
+    fs::write(&left, "s keeps 2").unwrap();
+    h.engine.delete_session(&h.scope, &id("s"), PURGE).await.unwrap();
+    assert!(!is_anywhere(h.data_dir(), "s keeps") && !h.data_dir().join("contexts/s").exists());
+    assert!(held.exists() && !left.exists(), "what someone is at is left alone");
+}
