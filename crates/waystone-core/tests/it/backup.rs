@@ -177,6 +177,36 @@ async fn what_is_restored_goes_on_with_numbers_above_all_that_were_given() {
     h.check_invariants().await;
 }
 
+/// Turns tell of much that is no operation, so events are numbered far ahead of what files and backups know.
+#[tokio::test]
+async fn who_listens_learns_that_a_restore_or_a_repair_took_events_away() {
+    for is_lost in [false, true] {
+        let mut h = Harness::new();
+        h.save("s", json!({ "n": 0 })).await;
+        let backup = back_up(&h).await;
+        let known = h.engine.list_events(&h.scope, Some(0)).await.unwrap().newest;
+        audit::open(h.data_dir()).execute("UPDATE space SET event_seq = event_seq + 1000", []).unwrap();
+        h.save("s", json!({ "n": 1 })).await;
+        let newest = h.engine.list_events(&h.scope, Some(0)).await.unwrap().newest;
+        h.close_mirrored().await;
+        if is_lost {
+            lose_database(&h);
+            h.repair();
+        } else {
+            restore_from(&h, &backup).unwrap();
+        }
+        h.restart().await;
+        for n in 2..6 {
+            for after in [known, newest - 500, newest] {
+                let page = h.engine.list_events(&h.scope, Some(after)).await.unwrap();
+                assert!(page.is_gap && page.newest > newest, "{after} of {newest}: {page:?}");
+            }
+            h.save("s", json!({ "n": n })).await;
+        }
+        h.check_invariants().await;
+    }
+}
+
 #[tokio::test]
 async fn what_was_removed_is_removed_from_backups_too_and_none_brings_it_back() {
     let mut h = Harness::new();

@@ -39,29 +39,42 @@ pub(crate) fn recount_usage(db: &Connection) -> DbResult<()> {
     )?)
 }
 
-/// Numbers go on after the highest one found: of rows and operations those that are `known`, or in this database. Where operations before that
-/// are gone, or the database took the place of another, another chain begins. Returns whether one does.
-pub(crate) fn continue_numbers(db: &Connection, known: (i64, i64), is_replaced: bool) -> DbResult<bool> {
+/// The highest numbers that were given out before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) row: i64,
+    pub(crate) operation: i64,
+    /// `None` where no one can tell any more: there are many more events than operations, and none of their numbers is in a file.
+    pub(crate) event: Option<i64>,
+}
+
+/// So far ahead events are numbered where it is not known how many there were. No one has had as many.
+const EVENTS_UNKNOWN: i64 = 1 << 32;
+
+/// Numbers go on after the highest one found: those that are `known`, or in this database. Where operations before that are gone, or the
+/// database took the place of another, another chain begins, and a number of an event is left out: who heard those that are gone sees the gap.
+/// Returns whether one does.
+pub(crate) fn continue_numbers(db: &Connection, known: Numbers, is_replaced: bool) -> DbResult<bool> {
     db.execute(
         "UPDATE space AS p SET row_seq = max(row_seq, ?1,
              (SELECT coalesce(max(seq), 0) FROM checkpoint WHERE space = p.space),
              (SELECT coalesce(max(max(seq, accessed_seq)), 0) FROM session WHERE space = p.space),
              (SELECT coalesce(max(seq), 0) FROM segment WHERE space = p.space),
              (SELECT coalesce(max(seq), 0) FROM snapshot WHERE space = p.space))",
-        params![known.0],
+        params![known.row],
     )?;
     let highest: i64 = db.query_row(
         "SELECT max(?1, (SELECT max(operation_seq) FROM space), (SELECT coalesce(max(changed_seq), 0) FROM checkpoint_group),
                     (SELECT coalesce(max(max(saved_seq, coalesce(archived_seq, 0))), 0) FROM checkpoint),
                     (SELECT coalesce(max(entered_seq), 0) FROM segment), (SELECT coalesce(max(seq), 0) FROM collection),
                     (SELECT coalesce(max(operation), 0) FROM segment_change))",
-        params![known.1],
+        params![known.operation],
         |row| row.get(0),
     )?;
     let changed = db.execute(
-        "UPDATE space SET operation_seq = ?1, operation_hash = randomblob(32), event_seq = max(event_seq, ?1)
+        "UPDATE space SET operation_seq = ?1, operation_hash = randomblob(32), event_seq = max(event_seq, ?1, ?3) + ?4
          WHERE operation_seq < ?1 OR ?2",
-        params![highest, is_replaced],
+        params![highest, is_replaced, known.event.unwrap_or(0), if known.event.is_some() { 1 } else { EVENTS_UNKNOWN }],
     )?;
     if changed > 0 {
         db.execute(

@@ -16,7 +16,7 @@ use waystone_core::clock::Timestamp;
 use waystone_core::store::Scope;
 
 use super::connection::{self, open_untouched, open_writer};
-use super::counter::{continue_numbers, recount, recount_usage};
+use super::counter::{Numbers, continue_numbers, recount, recount_usage};
 use super::doctor::is_chain_whole;
 use super::error::DbResult;
 use super::log::{Operation, append};
@@ -212,16 +212,15 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The highest numbers of rows and operations in the files, and in the database that is replaced as far as it can be read.
-    fn highest_known(&self, directory: &DataDirectory, base: &Base<'_>) -> (i64, i64) {
+    /// The highest numbers in the files, and in the database that is replaced as far as it can be read.
+    fn highest_known(&self, directory: &DataDirectory, base: &Base<'_>) -> Numbers {
         let replaced = match base {
-            Base::Itself => None,
-            Base::Damaged { database, .. } => numbers_of(database, directory.keys()).ok(),
-            Base::Backup(_) => numbers_of(&directory.database(), directory.keys()).ok(),
+            Base::Itself => Numbers { row: 0, operation: 0, event: Some(0) },
+            Base::Damaged { database, .. } => numbers_of(database, directory.keys()),
+            Base::Backup(_) => numbers_of(&directory.database(), directory.keys()),
         };
         let rows = self.seqs.keys().max().copied().unwrap_or(0);
-        let (row, operation) = replaced.filter(|(row, operation)| row.max(operation) < &NUMBER_MAX).unwrap_or((0, 0));
-        (row.max(rows), operation.max(self.changed))
+        Numbers { row: replaced.row.max(rows), operation: replaced.operation.max(self.changed), ..replaced }
     }
 
     fn tell(&mut self, path: &Path, error: &dyn std::fmt::Display) {
@@ -287,10 +286,15 @@ pub(crate) fn forget_files(directory: &DataDirectory) -> rusqlite::Result<()> {
 /// A number beyond this is a damaged one.
 const NUMBER_MAX: i64 = 1 << 52;
 
-/// The highest numbers of rows and operations in a database that is not ours to touch.
-fn numbers_of(path: &Path, keys: &Arc<Keys>) -> rusqlite::Result<(i64, i64)> {
-    open_untouched(path, keys)?
-        .query_row("SELECT max(row_seq), max(operation_seq) FROM space", [], |row| Ok((row.get(0)?, row.get(1)?)))
+/// The highest numbers of a database that is not ours to touch, as far as they can be read and can be ones.
+fn numbers_of(path: &Path, keys: &Arc<Keys>) -> Numbers {
+    let read = |sql: &str| -> Option<i64> {
+        let number: i64 = open_untouched(path, keys).ok()?.query_row(sql, [], |row| row.get(0)).ok()?;
+        (0..NUMBER_MAX).contains(&number).then_some(number)
+    };
+    let (row, operation) = (read("SELECT max(row_seq) FROM space"), read("SELECT max(operation_seq) FROM space"));
+    let event = read("SELECT max(event_seq, (SELECT coalesce(max(seq), 0) FROM event)) FROM space ORDER BY 1 DESC");
+    Numbers { row: row.unwrap_or(0), operation: operation.unwrap_or(0), event }
 }
 
 /// Records what was done, and after which operation: if that one goes later, it shows.
