@@ -69,20 +69,32 @@ fn write(directory: &DataDirectory, session: &str, removed: &Removed) -> io::Res
     replace(&path_of(directory, session), text.as_bytes())
 }
 
-/// All that was removed, of any session.
-pub(crate) fn read_all(directory: &DataDirectory) -> io::Result<Removed> {
+/// The files, one for each session.
+pub(crate) fn list_files(directory: &DataDirectory) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory.tombstones()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    Ok(files)
+}
+
+/// What stands in these files. One that is gone held what is there again.
+pub(crate) fn read_files<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Removed> {
     let mut removed = Removed::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "txt") {
-            removed.extend(lines(&platform::read_file(&path)?));
+    for path in files {
+        match platform::read_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            bytes => removed.extend(lines(&bytes?)),
         }
     }
     Ok(removed)
+}
+
+/// All that was removed, of any session.
+pub(crate) fn read_all(directory: &DataDirectory) -> io::Result<Removed> {
+    read_files(&list_files(directory)?)
 }
 
 impl Group {

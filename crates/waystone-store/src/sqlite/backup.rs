@@ -17,7 +17,7 @@ use super::connection::{open_alone, open_writer};
 use super::error::{DbResult, file_error, unreadable};
 use super::migration::{VERSION, make, version};
 use super::mirror::take_turn;
-use super::retention::{forget_live, remove_again};
+use super::retention::{forget_live, list_present, remove_again};
 use super::seal::Keys;
 use crate::backup::{Unfinished, database_in, list, remove_unfinished, rotate};
 use crate::directory::DataDirectory;
@@ -64,10 +64,16 @@ impl Copy {
         };
         let unfinished = Unfinished::begin(&folder).map_err(failed)?;
         let done = self.fill(&unfinished.path()).and_then(|(sessions, checkpoints)| {
-            // What takes long comes before others wait.
+            // What takes long comes before others wait: so much of what was removed as no one can bring back.
+            let mut gone = tombstone::read_all(&self.directory).map_err(failed)?;
+            for present in list_present(&self.db, &gone)? {
+                gone.remove(&present);
+            }
+            remove_from(&unfinished.path(), self.directory.keys(), &gone, self.at)?;
             unfinished.sync().map_err(failed)?;
             let turn = take_turn(&self.directory)?;
             let mut removed = tombstone::read_all(&self.directory).map_err(failed)?;
+            removed.retain(|id| !gone.contains(id));
             forget_live(&self.directory, &self.db, &mut removed)?;
             remove_from(&unfinished.path(), self.directory.keys(), &removed, self.at)?;
             Ok((sessions, checkpoints, turn))

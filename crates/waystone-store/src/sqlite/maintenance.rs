@@ -17,7 +17,7 @@ use super::connection::{BUSY_MAX, open_writer};
 use super::error::{DbResult, file_error};
 use super::garbage;
 use super::mirror;
-use super::retention::Traces;
+use super::retention::{Cleared, Traces};
 use super::search;
 use super::usage;
 use super::view;
@@ -60,6 +60,7 @@ pub(crate) struct Upkeep {
     pub(super) is_nearly_full: bool,
     /// What is left of what was removed.
     pub(super) traces: Traces,
+    pub(super) cleared: Cleared,
 }
 
 impl Upkeep {
@@ -78,6 +79,7 @@ impl Upkeep {
             is_on_demand: false,
             is_nearly_full: false,
             traces: Traces::default(),
+            cleared: Cleared::default(),
         })
     }
 

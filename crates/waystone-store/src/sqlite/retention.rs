@@ -7,6 +7,7 @@
 mod again;
 mod clean;
 mod doomed;
+mod leftover;
 mod relieve;
 mod remove;
 mod store;
@@ -27,8 +28,9 @@ use super::maintenance::{Upkeep, in_transaction};
 use super::mirror;
 use super::segment;
 use crate::mirror::tombstone;
-pub(crate) use again::{forget_live, list_live, remove_again};
+pub(crate) use again::{forget_live, list_live, list_present, remove_again};
 pub(crate) use doomed::{Archived, Doomed, First, PassedOver, find_doomed, find_first};
+pub(crate) use leftover::Cleared;
 pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
 pub(crate) use trace::Traces;
 
@@ -242,14 +244,7 @@ impl Upkeep {
         {
             self.remove_first(&first, before, false, &mut passed)?;
         }
-        let now = self.clock.now();
-        let _turn = mirror::take_turn(&self.directory)?;
-        let directory = self.directory.clone();
-        let mut removed =
-            tombstone::read_all(&directory).map_err(|error| file_error(&directory.tombstones(), &error))?;
-        forget_live(&directory, self.db()?, &mut removed)?;
-        self.traces.in_backups = backup::remove_from_all(&directory, &removed, now)?.into_iter().collect();
-        Ok(())
+        self.clear_leftovers(is_over)
     }
 }
 

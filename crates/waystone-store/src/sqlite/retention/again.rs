@@ -58,6 +58,17 @@ pub(crate) fn list_live(db: &Connection, removed: &Removed) -> DbResult<Vec<(Str
     Ok(live.collect::<Result<_, _>>()?)
 }
 
+/// Those that are there in any state, and those that name a session that is there. What a removal that broke off left is.
+pub(crate) fn list_present(db: &Connection, removed: &Removed) -> DbResult<Removed> {
+    let mut statement = db.prepare_cached(
+        "SELECT c.id FROM json_each(?1) AS named CROSS JOIN space CROSS JOIN checkpoint AS c USING (space) WHERE c.id = named.value
+         UNION ALL
+         SELECT s.id FROM json_each(?1) AS named CROSS JOIN space CROSS JOIN session AS s USING (space) WHERE s.id = named.value",
+    )?;
+    let present = statement.query_map(params![json!(removed).to_string()], |row| row.get(0))?;
+    Ok(present.collect::<Result<_, _>>()?)
+}
+
 /// From this format on rows say whether an import brought them.
 const IMPORTED_SINCE: u32 = 8;
 

@@ -1,5 +1,8 @@
 //! Copies that are made by themselves.
 
+use std::cell::Cell;
+use std::path::PathBuf;
+
 use super::room::fill;
 use super::*;
 
@@ -108,4 +111,46 @@ async fn what_a_process_that_died_had_begun_to_write_goes_with_what_is_removed()
     h.engine.delete_session(&h.scope, &id("s"), PURGE).await.unwrap();
     assert!(!is_anywhere(h.data_dir(), "s keeps") && !h.data_dir().join("contexts/s").exists());
     assert!(held.exists() && !left.exists(), "what someone is at is left alone");
+}
+
+/// Whoever deletes something waits for the turn to write files for some seconds only.
+#[tokio::test]
+async fn what_was_removed_is_looked_for_in_parts_and_only_where_something_may_be_left() {
+    let h = Harness::new();
+    let ids = save_all(&h, "s", 0..2).await;
+    let directory = DataDirectory::prepare(h.data_dir()).unwrap();
+    let back_up = async || {
+        h.clock.advance_ms(1000);
+        PathBuf::from(h.engine.back_up(&h.scope, None).await.unwrap().path)
+    };
+    let backup = back_up().await;
+    let many: Vec<String> = (0..6000).map(|n| format!("ckpt-gone-{n}")).collect();
+    for (of, part) in many.chunks(1500).enumerate() {
+        tombstone::add(&directory, &format!("gone-{of}"), part.iter().map(String::as_str)).unwrap();
+    }
+    let parts = Cell::new(0);
+    let mut keeper = upkeep(&h);
+    let mut clear = || {
+        parts.set(0);
+        let is_over = || {
+            let lock = fs::File::open(directory.mirror_lock()).unwrap();
+            lock.try_lock().expect("others get their turn in between");
+            parts.set(parts.get() + 1);
+            false
+        };
+        keeper.clear_leftovers(&is_over).unwrap();
+        parts.get()
+    };
+    assert_eq!((clear(), clear()), (4, 1), "nothing was left since");
+    tombstone::add(&directory, "s", [ids[0].as_str()]).unwrap();
+    h.engine.delete_session(&h.scope, &id("s"), Deletion::default()).await.unwrap();
+    let holds = |n: usize| {
+        let db = open_writer(&backup.join("waystone.db"), directory.keys()).unwrap();
+        db.prepare("SELECT 1 FROM checkpoint WHERE id = ?1").unwrap().exists([ids[n].as_str()]).unwrap()
+    };
+    assert!(holds(0));
+    clear();
+    assert!(!holds(0) && holds(1), "one whose removal broke off");
+    back_up().await;
+    assert!(clear() > 3, "in another backup all may be left");
 }
