@@ -14,6 +14,8 @@ use crate::sqlite::{Copying, Upkeep};
 const ROUND: Duration = Duration::from_secs(1);
 /// How long the end of a process may be put off by what is not mirrored yet.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(2);
+/// How much of a round may go to what is removed.
+const REMOVED_MAX: Duration = Duration::from_millis(300);
 /// How much of a round may go to what follows from the rest.
 const DERIVED_MAX: Duration = Duration::from_millis(300);
 /// Counting tokens takes half a second to begin with and much memory, which is nothing for a command that ends at once.
@@ -29,6 +31,7 @@ pub(crate) fn start(upkeep: Upkeep) -> io::Result<Background> {
 fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
     let (mut is_holder, begun) = (false, Instant::now());
     let mut expired_at: Option<Instant> = None;
+    let mut is_purge_due = false;
     // Broken off at the end, whatever it has done; the next holder begins anew.
     let mut backup = None;
     while stop.wait(ROUND) {
@@ -37,7 +40,7 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             continue;
         }
         warn("mirror files could not be written", upkeep.mirror(|| stop.is_told()));
-        // Both go on in the next round: files and log must not wait for them.
+        // What takes long goes on in the next round: files and log must not wait for it.
         let round = Instant::now();
         let is_over = || stop.is_told() || round.elapsed() > DERIVED_MAX;
         warn("what is searched could not be brought up to date", upkeep.index(false, is_over));
@@ -45,21 +48,28 @@ fn run(mut upkeep: Upkeep, lock: &File, stop: &Stop) {
             warn("tokens could not be counted", upkeep.count_tokens(is_over));
         }
         warn("the write-ahead log could not be checkpointed", upkeep.checkpoint_log());
-        let is_told = || stop.is_told();
-        warn("no room could be made in a store that is nearly full", upkeep.relieve(&is_told));
+        let removing = Instant::now();
+        let is_over = || stop.is_told() || removing.elapsed() > REMOVED_MAX;
+        warn("no room could be made in a store that is nearly full", upkeep.relieve(&is_over));
         warn(UNWIPED, upkeep.wipe_traces());
         if expired_at.is_none_or(|at| at.elapsed() >= EXPIRY_ROUND)
             && warn("expired rows could not be removed", upkeep.expire())
         {
-            expired_at = Some(Instant::now());
-            warn("what was deleted could not be removed", upkeep.purge(&is_told));
-            // Who is told to stop has files to write first.
-            if !stop.is_told() {
-                warn(UNWIPED, upkeep.wipe_traces());
-            }
+            (expired_at, is_purge_due) = (Some(Instant::now()), true);
+            upkeep.forget_passed();
             warn("no room could be set aside", upkeep.keep_reserve());
             if backup.as_ref().is_none_or(Copying::is_finished) {
                 backup = begin_backup(&mut upkeep);
+            }
+        }
+        if is_purge_due {
+            let purged = upkeep.purge(&is_over);
+            // What failed is tried again with the next that expires.
+            is_purge_due = purged.as_ref().is_ok_and(|is_done| !is_done);
+            warn("what was deleted could not be removed", purged.map(drop));
+            // Who is told to stop has files to write first.
+            if !stop.is_told() {
+                warn(UNWIPED, upkeep.wipe_traces());
             }
         }
     }

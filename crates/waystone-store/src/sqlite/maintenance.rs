@@ -17,7 +17,7 @@ use super::connection::{BUSY_MAX, open_writer};
 use super::error::{DbResult, file_error};
 use super::garbage;
 use super::mirror;
-use super::retention::{Cleared, Traces};
+use super::retention::{Cleared, PassedOver, Traces};
 use super::search;
 use super::usage;
 use super::view;
@@ -61,6 +61,8 @@ pub(crate) struct Upkeep {
     /// What is left of what was removed.
     pub(super) traces: Traces,
     pub(super) cleared: Cleared,
+    /// What could not be removed since this was last forgotten.
+    pub(super) passed: PassedOver,
 }
 
 impl Upkeep {
@@ -80,6 +82,7 @@ impl Upkeep {
             is_nearly_full: false,
             traces: Traces::default(),
             cleared: Cleared::default(),
+            passed: PassedOver::default(),
         })
     }
 
@@ -134,10 +137,10 @@ impl Upkeep {
     }
 
     /// Removes what was deleted so long ago that it cannot be restored any more, and deletes what no one has used for long, if the time can be
-    /// believed.
-    pub(crate) fn purge(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<()> {
+    /// believed. False if it was over before all was done.
+    pub(crate) fn purge(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<bool> {
         if !self.is_time_believed()? {
-            return Ok(());
+            return Ok(true);
         }
         let now = self.clock.now();
         let before = Timestamp::from_ms(now.ms() - GRACE_DAYS * DAY_MS);
@@ -145,12 +148,16 @@ impl Upkeep {
         let segments = self.remove_old_segments(before, now, is_over);
         let expired = self.remove_expired(before, is_over);
         let retired = self.retire(now, is_over);
-        segments.and(expired).and(retired)
+        Ok(segments? & expired? & retired?)
     }
 
-    fn remove_old_segments(&mut self, before: Timestamp, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
-        while !is_over() && self.remove_segments(before, EXPIRE_ROWS, false, now)? == EXPIRE_ROWS {}
-        Ok(())
+    fn remove_old_segments(&mut self, before: Timestamp, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<bool> {
+        while !is_over() {
+            if self.remove_segments(before, EXPIRE_ROWS, false, now)? < EXPIRE_ROWS {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// One transaction, in its turn.

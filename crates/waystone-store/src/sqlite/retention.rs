@@ -29,11 +29,13 @@ use super::mirror;
 use super::segment;
 use crate::mirror::tombstone;
 pub(crate) use again::{forget_live, list_live, list_present, remove_again};
-pub(crate) use doomed::{Archived, Doomed, First, PassedOver, find_doomed, find_first};
+pub(crate) use doomed::{Archived, Doomed, First, PassedOver, find_doomed, list_first};
 pub(crate) use leftover::Cleared;
 pub(crate) use remove::{forget_words, overwriting, recount_session, remove_rows};
 pub(crate) use trace::Traces;
 
+/// To find what goes first takes a look at all that was pruned, so that some are found at once.
+const LISTED_AT_ONCE: usize = 64;
 /// As many removed checkpoints are named in an operation.
 const IDS_TOLD_MAX: usize = 100;
 
@@ -192,21 +194,21 @@ impl Upkeep {
         first: &First,
         before: Timestamp,
         is_grace_cut: bool,
-        passed: &mut PassedOver,
     ) -> DbResult<Option<u64>> {
         let (scope, now) = (Scope::local("maintenance"), self.clock.now());
-        let removed = match self.remove(&scope, Archived::First(first, before), is_grace_cut, now) {
-            Err(error) if !error.is_of_moment() && passed.has_room() => {
+        match self.remove(&scope, Archived::First(first, before), is_grace_cut, now) {
+            Err(error) if !error.is_of_moment() && self.passed.has_room() => {
                 tracing::warn!(%error, session = first.session, "something that was deleted cannot be removed and is passed over");
-                None
+                self.passed.add(first.session);
+                Ok(None)
             }
-            removed => removed?,
-        };
-        // What is not there any more is not looked for again either.
-        if removed.is_none() {
-            passed.add(first.session);
+            removed => removed,
         }
-        Ok(removed)
+    }
+
+    /// What could not be removed is tried again.
+    pub(crate) fn forget_passed(&mut self) {
+        self.passed = PassedOver::default();
     }
 
     /// Writes the file of a group.
@@ -236,15 +238,31 @@ impl Upkeep {
         Ok(removed)
     }
 
-    /// Removes all that was archived before that time, until it `is_over`; and what a removal that broke off left in backups.
-    pub(crate) fn remove_expired(&mut self, before: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
-        let mut passed = PassedOver::default();
-        while !is_over()
-            && let Some(first) = find_first(self.db()?, before, &passed)?
-        {
-            self.remove_first(&first, before, false, &mut passed)?;
+    /// Removes all that was archived before that time, and what a removal that broke off left in backups. False if it `is_over` before that.
+    pub(crate) fn remove_expired(&mut self, before: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<bool> {
+        loop {
+            let passed = self.passed.as_json();
+            let first = list_first(self.db()?, before, &passed, LISTED_AT_ONCE)?;
+            if first.is_empty() {
+                return self.clear_leftovers(is_over);
+            }
+            for first in first {
+                let mut is_any_removed = false;
+                while !is_over() {
+                    if self.remove_first(&first, before, false)?.is_none() {
+                        break;
+                    }
+                    is_any_removed = true;
+                }
+                if is_over() {
+                    return Ok(false);
+                }
+                // What is not there any more is not looked for again.
+                if !is_any_removed {
+                    self.passed.add(first.session);
+                }
+            }
         }
-        self.clear_leftovers(is_over)
     }
 }
 

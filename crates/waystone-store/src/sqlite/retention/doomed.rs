@@ -135,10 +135,10 @@ enum Kind {
     Pruned,
 }
 
-/// So many sessions are passed over in a round. Where more fail, it is not they that are damaged.
+/// So many sessions are passed over. Where more fail, it is not they that are damaged.
 const PASSED_MAX: usize = 100;
 
-/// Sessions of which nothing can be removed in this round, by their keys.
+/// Sessions of which nothing can be removed, by their keys.
 #[derive(Debug, Default)]
 pub(crate) struct PassedOver(BTreeSet<i64>);
 
@@ -157,34 +157,36 @@ impl PassedOver {
     }
 }
 
-/// What was archived first of what can go, by when that was: a whole session, a checkpoint that someone deleted, or a group of which all
-/// were archived, which is as old as the last of them. What was only pruned goes with its group.
-pub(crate) fn find_first(db: &Connection, before: Timestamp, passed: &PassedOver) -> DbResult<Option<First>> {
+/// Up to `limit` of what can go, by when it was archived: a whole session, a checkpoint that someone deleted, or a group of which all were
+/// archived, which is as old as the last of them. What was only pruned goes with its group. Sessions that were passed over are left out.
+pub(crate) fn list_first(db: &Connection, before: Timestamp, passed: &str, limit: usize) -> DbResult<Vec<First>> {
     let session = format!(
         "SELECT CAST(archived_at_ms AS INTEGER), key, key FROM session AS s WHERE archived_at_ms < ?1 AND {IS_REMOVABLE}
              AND key NOT IN (SELECT value FROM json_each(?2))
-         ORDER BY archived_at_ms LIMIT 1"
+         ORDER BY archived_at_ms LIMIT ?3"
     );
     let deleted = "SELECT CAST(archived_at_ms AS INTEGER), session, session FROM checkpoint
          WHERE archived_why = 'deleted' AND archived_at_ms < ?1 AND session NOT IN (SELECT value FROM json_each(?2))
-         ORDER BY archived_at_ms LIMIT 1";
+         ORDER BY archived_at_ms LIMIT ?3";
     let pruned =
         "SELECT (SELECT CAST(max(archived_at_ms) AS INTEGER) FROM checkpoint WHERE group_key = p.group_key) AS last,
-             p.group_key, p.session FROM checkpoint AS p
-         WHERE p.archived_why = 'pruned' AND p.archived_at_ms < ?1 AND p.group_key IS NOT NULL AND NOT EXISTS
-             (SELECT 1 FROM checkpoint AS live
+             p.group_key, p.session
+         FROM (SELECT group_key, min(session) AS session FROM checkpoint
+               WHERE archived_why = 'pruned' AND archived_at_ms < ?1 AND group_key IS NOT NULL GROUP BY group_key) AS p
+         WHERE NOT EXISTS (SELECT 1 FROM checkpoint AS live
               WHERE live.group_key = p.group_key AND (live.archived_at_ms IS NULL OR live.archived_at_ms >= ?1))
              AND p.session NOT IN (SELECT value FROM json_each(?2))
-         ORDER BY last LIMIT 1";
-    let (mut first, passed): (Option<First>, String) = (None, passed.as_json());
+         ORDER BY last LIMIT ?3";
+    let mut first = Vec::new();
     for (kind, sql) in [(Kind::Session, session.as_str()), (Kind::Deleted, deleted), (Kind::Pruned, pruned)] {
-        let found = db
-            .prepare_cached(sql)?
-            .query_row(params![before.ms(), passed], |row| {
-                Ok(First { at: Timestamp::from_ms(row.get(0)?), kind, key: row.get(1)?, session: row.get(2)? })
-            })
-            .optional()?;
-        first = [first, found].into_iter().flatten().min_by_key(|first| first.at);
+        let mut statement = db.prepare_cached(sql)?;
+        let found = statement.query_map(params![before.ms(), passed, limit], |row| {
+            Ok(First { at: Timestamp::from_ms(row.get(0)?), kind, key: row.get(1)?, session: row.get(2)? })
+        })?;
+        first.extend(found.collect::<Result<Vec<_>, _>>()?);
     }
+    // Deleted checkpoints of one session go together.
+    first.sort_by_key(|first| first.at);
+    first.truncate(limit);
     Ok(first)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem::take;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::forget_live;
@@ -24,6 +24,38 @@ const IDS_AT_ONCE: usize = 2000;
 pub(crate) struct Cleared {
     files: HashSet<u64>,
     backups: HashSet<u64>,
+    /// It goes on where it was over.
+    pass: Option<Pass>,
+}
+
+/// One way through files of what was removed.
+#[derive(Debug, Default)]
+struct Pass {
+    waiting: Vec<PathBuf>,
+    /// Ids of the last file that was read, and that file.
+    ids: Vec<String>,
+    file: PathBuf,
+    /// What is gone through once it is done.
+    files: HashSet<u64>,
+    backups: Vec<PathBuf>,
+}
+
+impl Pass {
+    /// What is looked for next, and the files in which it stands; nothing at the end.
+    fn next_part(&mut self) -> io::Result<(Removed, BTreeSet<PathBuf>)> {
+        let (mut part, mut files) = (Removed::new(), BTreeSet::new());
+        while part.len() < IDS_AT_ONCE {
+            if self.ids.is_empty() {
+                let Some(file) = self.waiting.pop() else { break };
+                self.ids = tombstone::read_files([&file])?.into_iter().collect();
+                self.file = file;
+            }
+            let from = self.ids.len().saturating_sub(IDS_AT_ONCE - part.len());
+            part.extend(self.ids.drain(from..));
+            files.insert(self.file.clone());
+        }
+        Ok((part, files))
+    }
 }
 
 /// A file as it is, told from what it was before or will be.
@@ -36,52 +68,54 @@ fn state_of(path: &Path) -> u64 {
 }
 
 impl Upkeep {
-    /// Removes from backups what was removed and still stands in them, and forgets of what is there again that it was removed, until it
-    /// `is_over`.
-    pub(super) fn clear_leftovers(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<()> {
+    /// Removes from backups what was removed and still stands in them, and forgets of what is there again that it was removed. False if it
+    /// `is_over` before that: then it goes on.
+    pub(super) fn clear_leftovers(&mut self, is_over: &dyn Fn() -> bool) -> DbResult<bool> {
+        let mut pass = match self.cleared.pass.take() {
+            Some(pass) => pass,
+            None => self.begin_pass()?,
+        };
+        let tombstones = self.directory.tombstones();
+        loop {
+            if is_over() {
+                self.cleared.pass = Some(pass);
+                return Ok(false);
+            }
+            let (part, files) = pass.next_part().map_err(|error| file_error(&tombstones, &error))?;
+            if part.is_empty() {
+                break;
+            }
+            self.clear_part(&part, &files)?;
+        }
+        // What was not finished is gone through once more.
+        if self.traces.in_backups.is_empty() {
+            let backups = pass.backups.iter().map(|backup| state_of(&database_in(backup))).collect();
+            self.cleared = Cleared { files: pass.files, backups, pass: None };
+        }
+        Ok(true)
+    }
+
+    fn begin_pass(&mut self) -> DbResult<Pass> {
         let (directory, now) = (self.directory.clone(), self.clock.now());
-        let of_backups = |error: std::io::Error| file_error(&directory.backups(), &error);
-        let of_files = |error: std::io::Error| file_error(&directory.tombstones(), &error);
+        let of_backups = |error: io::Error| file_error(&directory.backups(), &error);
         {
             let _turn = take_turn(&directory)?;
             self.traces.in_backups = remove_unfinished(&directory).map_err(of_backups)?.into_iter().collect();
         }
-        let backups: Vec<PathBuf> = list(&directory, now).map_err(of_backups)?;
+        let backups = list(&directory, now).map_err(of_backups)?;
         let is_any_new = backups.iter().any(|backup| !self.cleared.backups.contains(&state_of(&database_in(backup))));
-        let files = tombstone::list_files(&directory).map_err(of_files)?;
-        let states: Vec<u64> = files.iter().map(|file| state_of(file)).collect();
-        let (mut part, mut of_part) = (Removed::new(), BTreeSet::new());
-        for (file, state) in files.iter().zip(&states) {
-            if !is_any_new && self.cleared.files.contains(state) {
-                continue;
-            }
-            for id in tombstone::read_files([file]).map_err(of_files)? {
-                part.insert(id);
-                of_part.insert(file.clone());
-                if part.len() >= IDS_AT_ONCE {
-                    if is_over() {
-                        return Ok(());
-                    }
-                    self.clear_part(&take(&mut part), &take(&mut of_part))?;
-                }
+        let mut pass = Pass { backups, ..Pass::default() };
+        for file in tombstone::list_files(&directory).map_err(|error| file_error(&directory.tombstones(), &error))? {
+            let state = state_of(&file);
+            pass.files.insert(state);
+            if is_any_new || !self.cleared.files.contains(&state) {
+                pass.waiting.push(file);
             }
         }
-        if is_over() {
-            return Ok(());
-        }
-        self.clear_part(&part, &of_part)?;
-        // What was not finished is gone through once more.
-        if self.traces.in_backups.is_empty() {
-            let backups = backups.iter().map(|backup| state_of(&database_in(backup))).collect();
-            self.cleared = Cleared { files: states.into_iter().collect(), backups };
-        }
-        Ok(())
+        Ok(pass)
     }
 
     fn clear_part(&mut self, part: &Removed, files: &BTreeSet<PathBuf>) -> DbResult<()> {
-        if part.is_empty() {
-            return Ok(());
-        }
         let directory = self.directory.clone();
         let _turn = take_turn(&directory)?;
         // Some may have been brought back before it was our turn.

@@ -11,7 +11,7 @@ use waystone_core::id::SessionId;
 use waystone_core::retention::Selection;
 use waystone_core::store::Scope;
 
-use super::{Archived, PassedOver, clean, find_first, forget_words};
+use super::{Archived, clean, forget_words, list_first};
 use crate::platform::{create_private_file, disk_bytes, free_bytes};
 use crate::sqlite::error::{DbResult, unreadable};
 use crate::sqlite::maintenance::{Upkeep, WAIT_MAX};
@@ -25,14 +25,14 @@ const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 const RESERVE_PART: u64 = 100;
 
 impl Upkeep {
-    /// Deletes sessions that no one has used for so long. Their files follow.
-    pub(crate) fn retire(&mut self, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<()> {
+    /// Deletes sessions that no one has used for so long. Their files follow. False if it `is_over` before all are.
+    pub(crate) fn retire(&mut self, now: Timestamp, is_over: &dyn Fn() -> bool) -> DbResult<bool> {
         let idle_since = self.limits.idle_since(now);
         let selection = Selection { older_than: None, keep_last: None, idle_since, session: None };
         let scope = Scope::local("maintenance");
         for found in clean::list_removable(self.db()?, &scope, &selection)? {
             if is_over() {
-                break;
+                return Ok(false);
             }
             let id = found.session_id;
             match self.in_turn(|db| clean::clean_session(db, &scope, &id, &selection, now)) {
@@ -47,7 +47,7 @@ impl Upkeep {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes what was deleted, oldest first, and then sessions that were not used for longest, when the store is nearly full, until it is
@@ -61,9 +61,8 @@ impl Upkeep {
             return Ok(());
         }
         let (target, now) = (percent(Limits::RELIEVED_TO_PERCENT, max), self.clock.now());
-        let mut passed = PassedOver::default();
-        while !is_over() && self.used()? > target && self.remove_archived(now, &mut passed)? {}
-        while !is_over() && self.used()? > target && self.remove_idle(now, &mut passed)? {}
+        while !is_over() && self.used()? > target && self.remove_archived(now)? {}
+        while !is_over() && self.used()? > target && self.remove_idle(now)? {}
         Ok(())
     }
 
@@ -81,8 +80,9 @@ impl Upkeep {
     }
 
     /// Removes what was deleted first, before its grace is over. False when there is nothing.
-    fn remove_archived(&mut self, now: Timestamp, passed: &mut PassedOver) -> DbResult<bool> {
-        let first = find_first(self.db()?, Timestamp::from_ms(i64::MAX), passed)?;
+    fn remove_archived(&mut self, now: Timestamp) -> DbResult<bool> {
+        let passed = self.passed.as_json();
+        let first = list_first(self.db()?, Timestamp::from_ms(i64::MAX), &passed, 1)?.pop();
         let before = first.map_or(Timestamp::from_ms(i64::MAX), |first| first.at);
         let segments = self.remove_segments(before, SEGMENTS, true, now)?;
         if segments > 0 {
@@ -90,7 +90,10 @@ impl Upkeep {
             return Ok(true);
         }
         let Some(first) = first else { return Ok(false) };
-        let removed = self.remove_first(&first, Timestamp::from_ms(first.at.ms() + 1), true, passed)?;
+        let removed = self.remove_first(&first, Timestamp::from_ms(first.at.ms() + 1), true)?;
+        if removed.is_none() {
+            self.passed.add(first.session);
+        }
         if let Some(checkpoints) = removed {
             tracing::warn!(checkpoints, "deleted checkpoints are removed before their grace is over, to make room");
         }
@@ -99,7 +102,8 @@ impl Upkeep {
 
     /// Deletes and removes the session that was not used for longest, with its messages if it is a conversation, unless something was saved in it in
     /// the last hour. False when there is none, or the clock may be wrong.
-    fn remove_idle(&mut self, now: Timestamp, passed: &mut PassedOver) -> DbResult<bool> {
+    fn remove_idle(&mut self, now: Timestamp) -> DbResult<bool> {
+        let passed = self.passed.as_json();
         let found: Option<(i64, i64)> = self
             .db()?
             .prepare_cached(
@@ -109,7 +113,7 @@ impl Upkeep {
                      AND NOT EXISTS (SELECT 1 FROM segment WHERE conversation = s.key AND created_at_ms >= ?1)
                  ORDER BY last_accessed_at_ms LIMIT 1",
             )?
-            .query_row(params![now.ms() - HOUR_MS, passed.as_json()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row(params![now.ms() - HOUR_MS, passed], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((key, space)) = found else { return Ok(false) };
         if !self.is_time_believed()? {
@@ -117,9 +121,9 @@ impl Upkeep {
         }
         let scope = Scope { space, ..Scope::local("maintenance") };
         match self.remove_unused(&scope, key, now) {
-            Err(error) if !error.is_of_moment() && passed.has_room() => {
+            Err(error) if !error.is_of_moment() && self.passed.has_room() => {
                 tracing::warn!(%error, session = key, "a session that was not used for longest cannot be removed and is passed over");
-                passed.add(key);
+                self.passed.add(key);
                 Ok(true)
             }
             removed => removed,
@@ -192,8 +196,8 @@ impl Upkeep {
     fn free(&mut self, needed: u64) -> DbResult<()> {
         self.fold_log()?;
         self.expire()?;
-        let (now, mut is_any_removed, mut passed) = (self.clock.now(), false, PassedOver::default());
-        while self.free_bytes()? < needed && self.remove_archived(now, &mut passed)? {
+        let (now, mut is_any_removed) = (self.clock.now(), false);
+        while self.free_bytes()? < needed && self.remove_archived(now)? {
             is_any_removed = true;
             self.fold_log()?;
         }

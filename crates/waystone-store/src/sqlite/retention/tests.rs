@@ -31,6 +31,15 @@ fn upkeep(h: &Harness) -> Upkeep {
     Upkeep::new(DataDirectory::prepare(h.data_dir()).unwrap(), h.clock.clone(), h.limits.clone()).unwrap()
 }
 
+/// A harness that does not keep house beside the test, for as long as the file lives.
+fn without_house() -> (Harness, fs::File) {
+    let root = private_dir();
+    let directory = DataDirectory::prepare(root.path()).unwrap();
+    let turn = crate::platform::open_private_file(&directory.maintenance_lock()).unwrap();
+    turn.lock().unwrap();
+    (Harness::on(root), turn)
+}
+
 fn id<T: std::str::FromStr<Err = String>>(text: &str) -> T {
     text.parse().unwrap()
 }
@@ -603,8 +612,8 @@ async fn a_session_whose_files_are_not_gone_yet_holds_up_no_other() {
     let doomed = find_doomed(&db, Archived::Session(&scope, "first")).unwrap().unwrap();
     remove_doomed(&db, &scope, &doomed, false, Timestamp::from_ms(1)).unwrap();
     let end = Timestamp::from_ms(i64::MAX);
-    let first = find_first(&db, end, &PassedOver::default()).unwrap().unwrap();
-    let next = find_doomed(&db, Archived::First(&first, end)).unwrap();
+    let first = list_first(&db, end, &PassedOver::default().as_json(), 10).unwrap();
+    let next = find_doomed(&db, Archived::First(&first[0], end)).unwrap();
     assert_eq!(next.map(|next| next.session_id), Some("second".to_owned()));
 }
 
@@ -635,4 +644,35 @@ async fn what_is_deleted_while_the_clock_is_set_back_keeps_its_grace() {
     let left: (u64, u64) = audit::open(h.data_dir()).query_row(left, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(left, (1, 1), "the segment and the snapshot");
     h.check_invariants().await;
+}
+
+/// Files are written in between: whoever saves meanwhile is not to wait for that.
+#[tokio::test]
+async fn what_takes_long_to_remove_is_broken_off_and_goes_on_in_the_next_round() {
+    let (h, _turn) = without_house();
+    let mut keeper = upkeep(&h);
+    for n in 0..6 {
+        save_all(&h, &format!("s{n}"), 0..2).await;
+        h.engine.delete_session(&h.scope, &id(&format!("s{n}")), Deletion::default()).await.unwrap();
+    }
+    h.engine.back_up(&h.scope, None).await.unwrap();
+    for _ in 0..8 {
+        keeper.expire().unwrap();
+        h.clock.advance_ms(DAY_MS);
+    }
+    let (left, mut rounds) = (async || sessions(&h, true).await.len(), 0);
+    loop {
+        let asked = std::cell::Cell::new(0);
+        let is_over = || asked.replace(asked.get() + 1) >= 6;
+        let before = left().await;
+        let is_done = keeper.purge(&is_over).unwrap();
+        rounds += 1;
+        assert!(left().await + 3 >= before, "{rounds}: it is broken off");
+        if is_done {
+            break;
+        }
+        assert!(rounds < 20, "it comes to an end");
+    }
+    assert_eq!(left().await, 0);
+    assert!(rounds > 2, "{rounds}");
 }

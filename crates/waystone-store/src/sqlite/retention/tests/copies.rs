@@ -116,7 +116,7 @@ async fn what_a_process_that_died_had_begun_to_write_goes_with_what_is_removed()
 /// Whoever deletes something waits for the turn to write files for some seconds only.
 #[tokio::test]
 async fn what_was_removed_is_looked_for_in_parts_and_only_where_something_may_be_left() {
-    let h = Harness::new();
+    let (h, _turn) = without_house();
     let ids = save_all(&h, "s", 0..2).await;
     let directory = DataDirectory::prepare(h.data_dir()).unwrap();
     let back_up = async || {
@@ -138,7 +138,7 @@ async fn what_was_removed_is_looked_for_in_parts_and_only_where_something_may_be
             parts.set(parts.get() + 1);
             false
         };
-        keeper.clear_leftovers(&is_over).unwrap();
+        assert!(keeper.clear_leftovers(&is_over).unwrap());
         parts.get()
     };
     assert_eq!((clear(), clear()), (4, 1), "nothing was left since");

@@ -29,7 +29,7 @@ async fn what_is_a_delta_against_what_goes_and_cannot_be_read_does_not_keep_it()
 
 #[tokio::test]
 async fn what_cannot_be_read_keeps_nothing_else_from_being_removed_or_retired() {
-    let h = Harness::new();
+    let (h, _turn) = without_house();
     let mut keeper = upkeep(&h);
     let notes = [put(&h, "a first note").await, put(&h, "a second note").await];
     for note in &notes {
