@@ -276,7 +276,7 @@ pub(crate) struct Span {
 
 /// The way from the beginning of a conversation to the end of a branch, which leads over as many branches as it was forked.
 pub(crate) fn spans(db: &Connection, mut branch: BranchRow) -> DbResult<Vec<Span>> {
-    let mut spans = Vec::new();
+    let (mut spans, mut forked) = (Vec::new(), None);
     let mut last = branch.tip().map(|tip| place_of(db, tip)).transpose()?.map_or(0, |(_, position)| position);
     loop {
         let fork = branch.fork.map(|fork| place_of(db, fork)).transpose()?;
@@ -285,6 +285,11 @@ pub(crate) fn spans(db: &Connection, mut branch: BranchRow) -> DbResult<Vec<Span
             spans.push(Span { branch: branch.key, first: before + 1, last });
         }
         let Some((next, position)) = fork else { break };
+        // A fork is of a message of the other branch, which lies before what that one was forked from in its turn.
+        if next == branch.key || forked.is_some_and(|forked| position >= forked) {
+            return Err(unreadable("a branch", "its forks lead in a circle"));
+        }
+        forked = Some(position);
         (branch, last) = (branch::find_by_key(db, next)?, position);
     }
     spans.reverse();

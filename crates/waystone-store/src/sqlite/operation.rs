@@ -66,7 +66,9 @@ fn read(row: &Row<'_>) -> DbResult<Found> {
         undone,
         data,
     };
-    Ok(Found { seq, undoes: row.get(7)?, listed })
+    // What was undone came before; a garbled number would lead on without end.
+    let undoes = row.get::<_, Option<i64>>(7)?.filter(|undoes| *undoes < seq);
+    Ok(Found { seq, undoes, listed })
 }
 
 pub(crate) fn list(db: &Connection, scope: &Scope, filter: &ListOperations) -> DbResult<OperationPage> {
@@ -225,7 +227,7 @@ fn between(db: &Connection, scope: &Scope, found: &Found, first: &Found, project
         _ => {
             "WITH RECURSIVE of_it (seq) AS (
                  SELECT ?4
-                 UNION ALL
+                 UNION
                  SELECT o.seq FROM of_it CROSS JOIN operation AS o ON o.space = ?1 AND o.undoes = of_it.seq
              ), of_segments (seq) AS (
                  SELECT later.operation FROM segment_change AS mine

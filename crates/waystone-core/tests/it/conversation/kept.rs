@@ -1,7 +1,7 @@
 //! Conversations as they are kept: after a restart, as sessions and segments, deleted, removed and listed.
 
 use serde_json::json;
-use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts, SaveContext};
+use waystone_core::api::{CleanUp, Deletion, FindContext, ListCheckpoints, ListContexts, ListMessages, SaveContext};
 use waystone_core::error::Conflict;
 use waystone_core::{Error, Limits};
 use waystone_testkit::audit;
@@ -235,4 +235,15 @@ async fn a_conversation_is_not_found_by_how_it_is_led() {
         assert_eq!(sessions.contains(&"session"), query == "heliotrope", "{query}: {sessions:?}");
     }
     t.h.check_invariants().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_whose_forks_lead_in_a_circle_is_damaged_and_read_to_no_end() {
+    let t = Talk::new().await;
+    let id = t.begin().await;
+    t.say(&id, "Hi").await;
+    let garbled = "UPDATE branch SET fork = head WHERE session = (SELECT key FROM session WHERE id = ?1)";
+    assert_eq!(audit::open(t.h.data_dir()).execute(garbled, [id.as_str()]).unwrap(), 1);
+    let refused = t.h.engine.list_messages(&t.h.scope, &id, ListMessages { limit: 10, ..Default::default() }).await;
+    assert!(refused.unwrap_err().to_string().contains("lead in a circle"));
 }

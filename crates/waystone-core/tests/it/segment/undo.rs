@@ -5,7 +5,7 @@ use waystone_core::Error;
 use waystone_core::api::{PutReply, Tier, UndoneOperation};
 use waystone_core::error::Conflict;
 use waystone_core::store::Scope;
-use waystone_testkit::Harness;
+use waystone_testkit::{Harness, audit};
 
 use super::{
     add, add_one, find, in_window, operations, pin, prune, put, retrieve, set_task, stash, state, undo, unpin,
@@ -249,4 +249,19 @@ async fn what_another_undo_overtook_is_not_undone_though_no_segment_tells_of_it(
     let refused = undo(&h, json!({ "operation_id": again.operation_id })).await.unwrap_err();
     assert_eq!(between(refused), [number(Some(&second.operation_id))]);
     h.check_invariants().await;
+}
+
+/// Whoever writes waits for an undo.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_ends_also_where_what_was_undone_leads_in_a_circle() {
+    let h = Harness::new();
+    let id = add_one(&h, json!({ "text": "a" })).await;
+    let pruned = prune(&h, json!({ "segment_ids": [id], "action": "delete", "confirm": true })).await.unwrap();
+    let back = undo(&h, json!({ "operation_id": pruned.operation_id })).await.unwrap();
+    let sql = "UPDATE operation SET undoes = ?1 WHERE seq = ?2";
+    let garbled = [number(Some(&back.operation_id)), number(pruned.operation_id.as_ref())];
+    assert_eq!(audit::open(h.data_dir()).execute(sql, garbled).unwrap(), 1);
+    let again = undo(&h, json!({ "operation_id": back.operation_id })).await.unwrap();
+    assert_eq!(again.segments_changed, 1);
+    put(&h, json!({ "text": "b" })).await.unwrap();
 }
