@@ -119,7 +119,10 @@ impl Upkeep {
         let expire_keys =
             |db: &Connection| db.execute("DELETE FROM idempotency_key WHERE at_ms < ?1", params![now - KEY_LIFE_MS]);
         self.locked(expire_keys)?;
-        while self.locked(|db| expire_events(db, now - EVENT_LIFE_MS))?.is_some_and(|count| count >= EXPIRE_ROWS) {}
+        while self
+            .locked(|db| expire_events(db, now - EVENT_LIFE_MS, now + DAY_MS))?
+            .is_some_and(|count| count >= EXPIRE_ROWS)
+        {}
         self.locked(|db| garbage::expire_plans(db, now))?;
         while self.locked(|db| in_transaction(db, |db| view::expire(db, now - CONTEXT_LIFE_MS, EXPIRE_CONTEXTS)))?
             == Some(EXPIRE_CONTEXTS)
@@ -342,15 +345,15 @@ pub(crate) fn checkpoint(db: &Connection, mode: &str) -> rusqlite::Result<bool> 
 }
 
 /// Only from the old end, up to the first that is still young, whatever a clock that was once wrong wrote on those
-/// behind it: a subscriber is told that it missed something by what is missing before the first event there is. Of each
-/// space up to `EXPIRE_ROWS` are looked at and removed.
-fn expire_events(db: &Connection, before_ms: i64) -> rusqlite::Result<usize> {
+/// behind it: a subscriber is told that it missed something by what is missing before the first event there is. One from the future is not
+/// young: behind it nothing would go before that time has come. Of each space up to `EXPIRE_ROWS` are looked at and removed.
+fn expire_events(db: &Connection, before_ms: i64, ahead_ms: i64) -> rusqlite::Result<usize> {
     db.execute(
         "DELETE FROM event WHERE (space, seq) IN
              (SELECT e.space, e.seq FROM space AS s JOIN event AS e ON e.space = s.space AND e.seq <
-                  (SELECT coalesce(min(seq) FILTER (WHERE at_ms >= ?1), max(seq) + 1)
+                  (SELECT coalesce(min(seq) FILTER (WHERE at_ms >= ?1 AND at_ms < ?3), max(seq) + 1)
                    FROM (SELECT seq, at_ms FROM event WHERE space = s.space ORDER BY seq LIMIT ?2)))",
-        params![before_ms, EXPIRE_ROWS],
+        params![before_ms, EXPIRE_ROWS, ahead_ms],
     )
 }
 

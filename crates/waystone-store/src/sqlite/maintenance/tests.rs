@@ -169,6 +169,21 @@ async fn events_are_forgotten_from_the_old_end_only() {
 }
 
 #[tokio::test]
+async fn an_event_from_the_future_keeps_no_other_from_being_forgotten() {
+    let h = Harness::new();
+    for n in 0..4 {
+        h.save("s", json!({ "n": n })).await;
+    }
+    let db = audit::open(h.data_dir());
+    db.execute("UPDATE event SET at_ms = at_ms + ?1 WHERE seq = 2", params![1000 * DAY_MS]).unwrap();
+    h.clock.advance_ms(EVENT_LIFE_MS + 1);
+    h.save("s", json!({ "n": 4 })).await;
+    expire(&h);
+    let left: String = db.query_row("SELECT group_concat(seq) FROM event", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, "5");
+}
+
+#[tokio::test]
 async fn more_events_than_are_removed_at_once_are_forgotten_too() {
     let h = Harness::new();
     h.save("s", json!({ "n": 0 })).await;
