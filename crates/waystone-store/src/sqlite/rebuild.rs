@@ -272,6 +272,8 @@ fn begin_anew(db: &Connection, at: Timestamp) -> DbResult<()> {
         "UPDATE session SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
         "UPDATE checkpoint SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
         "UPDATE segment SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
+        "UPDATE snapshot SET archived_at_ms = max(archived_at_ms, ?1) WHERE archived_at_ms IS NOT NULL",
+        "UPDATE given_context SET used_at_ms = max(used_at_ms, ?1)",
     ] {
         db.execute(sql, params![at.ms()])?;
     }

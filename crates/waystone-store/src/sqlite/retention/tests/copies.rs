@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use super::room::fill;
+use super::room::{delete_segment, fill, put};
 use super::*;
 
 fn backups(h: &Harness) -> usize {
@@ -153,4 +153,40 @@ async fn what_was_removed_is_looked_for_in_parts_and_only_where_something_may_be
     assert!(!holds(0) && holds(1), "one whose removal broke off");
     back_up().await;
     assert!(clear() > 3, "in another backup all may be left");
+}
+
+#[tokio::test]
+async fn whatever_is_restored_from_an_old_backup_has_its_whole_grace() {
+    let h = Harness::new();
+    let ids = save_all(&h, "s", 0..2).await;
+    save_all(&h, "t", 0..2).await;
+    let task = json!({ "project_id": "project", "task_id": "task" });
+    h.engine.set_current_task(&h.scope, serde_json::from_value(task.clone()).unwrap()).await.unwrap();
+    let segment = put(&h, "a note").await;
+    h.engine.create_snapshot(&h.scope, serde_json::from_value(task.clone()).unwrap()).await.unwrap();
+    let undo = json!({ "project_id": "project" });
+    h.engine.undo_operation(&h.scope, serde_json::from_value(undo).unwrap()).await.unwrap();
+    delete_segment(&h, &segment).await;
+    let context = json!({ "text": "much of it ".repeat(50) });
+    let given = serde_json::from_value(json!({ "context": context, "targetTokens": 5 })).unwrap();
+    h.engine.compress_context(&h.scope, given).await.unwrap();
+    h.engine.delete_checkpoint(&h.scope, &ids[0], Deletion::default()).await.unwrap();
+    h.engine.delete_session(&h.scope, &id("t"), Deletion::default()).await.unwrap();
+    let backup = h.engine.back_up(&h.scope, None).await.unwrap().path;
+    h.engine.close().await;
+    h.clock.advance_ms(100 * DAY_MS);
+    let clock: Arc<dyn Clock> = h.clock.clone();
+    crate::restore_from(h.data_dir(), Path::new(&backup), &clock, &mut |_, _| {}).unwrap();
+    let db = audit::open(h.data_dir());
+    for (table, time) in [
+        ("session", "archived_at_ms"),
+        ("checkpoint", "archived_at_ms"),
+        ("segment", "archived_at_ms"),
+        ("snapshot", "archived_at_ms"),
+        ("given_context", "used_at_ms"),
+    ] {
+        let sql = format!("SELECT min({time}) FROM {table}");
+        let from: Option<i64> = db.query_row(&sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(from, Some(h.clock.now().ms()), "{table}");
+    }
 }
