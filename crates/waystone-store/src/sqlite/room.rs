@@ -50,7 +50,12 @@ impl Sqlite {
                 let is_lent = self.keep_house(Upkeep::lend_reserve).await?;
                 let done = self.writer.write(work).await;
                 if is_lent {
-                    self.keep_house(|upkeep| Ok(upkeep.take_reserve_back())).await?;
+                    let take_back = |upkeep: &mut Upkeep| {
+                        upkeep.take_reserve_back();
+                        Ok(())
+                    };
+                    // Housekeeping sets it aside again otherwise: what was done is done.
+                    let _ = self.keep_house(take_back).await;
                 }
                 done
             }

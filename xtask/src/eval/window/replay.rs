@@ -103,7 +103,7 @@ type Counter = HashMap<String, u64>;
 
 fn send(entries: &[Entry], way: Way, budget: u64, cut: &Cut, counter: &mut Counter) -> anyhow::Result<Sent> {
     let window = match way {
-        Way::Window => assemble(entries, cut, Room { budget, system: 0, tools: 0 }, None),
+        Way::Window => assemble(entries, cut, Room { budget, system: 0, tools: 0 }),
         Way::Everything | Way::Newest => whole(entries),
     };
     let window = window.map_err(|small| anyhow!("the window is too small: {small:?}"))?;
@@ -121,7 +121,7 @@ fn send(entries: &[Entry], way: Way, budget: u64, cut: &Cut, counter: &mut Count
 /// All of it, as it is: no window shortens what is pinned, and one without a limit leaves nothing out.
 fn whole(entries: &[Entry]) -> Result<Assembled, TooSmall> {
     let pinned: Vec<Entry> = entries.iter().map(|entry| entry.marked(true, false)).collect();
-    let window = assemble(&pinned, &Cut::default(), Room { budget: u64::MAX / 1000, system: 0, tools: 0 }, None)?;
+    let window = assemble(&pinned, &Cut::default(), Room { budget: u64::MAX / 1000, system: 0, tools: 0 })?;
     let nothing_cut = Cut { result_max: window.cut.result_max, ..Cut::default() };
     assert!(window.left_out.is_empty() && window.cut == nothing_cut, "something of it is not there");
     Ok(window)
