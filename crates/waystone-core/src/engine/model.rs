@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Engine;
-use crate::api::{ModelInfo, ModelList};
+use crate::api::{ModelInfo, ModelList, TurnError};
 use crate::store::MessageFacts;
 use crate::tokens::has_vocabulary;
 
@@ -30,6 +30,22 @@ impl Engine {
             models.insert(0, model.describe(&default_model));
         }
         ModelList { models, default_model, warnings: self.warnings() }
+    }
+
+    /// Whether a model can be asked, the default where none is named: a turn says the same, once something was said. What runs on this
+    /// machine is looked for.
+    pub async fn check_model(&self, id: Option<&str>) -> Result<(), TurnError> {
+        let (model, id) = (&self.chat.model, id.unwrap_or(&self.chat.model_id));
+        if model.describe(id).ready {
+            return Ok(());
+        }
+        model.list().await;
+        let Some(needed) = model.describe(id).hint else { return Ok(()) };
+        Err(TurnError {
+            code: "MODEL_NOT_CONFIGURED".to_owned(),
+            message: format!("no provider is configured for model `{id}`"),
+            hint: format!("{needed}, or use model `demo`"),
+        })
     }
 
     /// Whether our counts are a model's own: they need not be set right, and are no estimates.

@@ -16,7 +16,7 @@ pub enum Face {
 
 /// What is said, and what each face is told instead; where that is empty, it stays. What contains another stands before it.
 /// Agents are not told of conversations, for which they have no tools.
-const WORDS: [(&str, [&str; 3]); 26] = [
+const WORDS: [(&str, [&str; 3]); 27] = [
     (
         "; this one is at GET /api/contexts/{id} and `waystone context`",
         [
@@ -104,6 +104,7 @@ const WORDS: [(&str, [&str; 3]); 26] = [
     ("what details.pinned names", ["", "", "details.pinned"]),
     ("load details.nearestCheckpointId", ["", "", "see `waystone checkpoint show details.nearestCheckpointId`"]),
     ("see /docs for what there is", ["", "", "look at what there is with `list` or `show`"]),
+    ("or use model `demo`", ["", "", "or take the built-in one with `--model demo`"]),
     ("a shorter answer (max_tokens)", ["", "", "a shorter answer"]),
 ];
 

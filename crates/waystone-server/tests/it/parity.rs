@@ -13,8 +13,8 @@ use waystone_server::http::operations;
 /// Conversations are for applications and people: an agent has its own, and asks no other model through us. A person talks with
 /// `chat`, which shows an answer as it comes and thus needs no text of a message from a sequence on; a branch that is not gone on with is in no
 /// one's way there, so only programs delete branches. The tools of a conversation that
-/// is not begun yet are asked for where one begins with the first word. Turns whose process is gone are no one's to ask for.
-const TABLE: [(&str, bool, Option<&str>, Option<&str>); 91] = [
+/// is not begun yet, and whether its model can be asked, are asked for where one begins with the first word. Turns whose process is gone are no one's to ask for.
+const TABLE: [(&str, bool, Option<&str>, Option<&str>); 92] = [
     ("save_checkpoint", true, Some("workflow_checkpoint_save"), Some("checkpoint save")),
     ("load_checkpoint", true, Some("workflow_checkpoint_load"), Some("checkpoint show")),
     ("list_checkpoints", true, Some("workflow_checkpoint_list"), Some("checkpoint list")),
@@ -104,6 +104,7 @@ const TABLE: [(&str, bool, Option<&str>, Option<&str>); 91] = [
     ("save_context", true, None, Some("context checkpoint")),
     ("find_window", true, None, Some("context window")),
     ("list_models", true, None, Some("models")),
+    ("check_model", false, None, Some("chat")),
     ("adopt_turns", false, None, Some("serve")),
     ("adopt_turn", false, None, Some("chat")),
 ];

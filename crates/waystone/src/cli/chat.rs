@@ -94,7 +94,7 @@ pub(crate) async fn run(
     let done = match message {
         Some(message) => say(message, &mut talk, out).await,
         None => {
-            greet(&talk, settings);
+            greet(&talk, settings).await;
             prompt::run(&mut talk).await
         }
     };
@@ -130,7 +130,7 @@ fn working_directory() -> Option<String> {
     std::env::current_dir().ok()?.to_str().map(str::to_owned)
 }
 
-fn greet(talk: &Talk<'_>, settings: &Settings) {
+async fn greet(talk: &Talk<'_>, settings: &Settings) {
     match &talk.place {
         Some(place) => {
             note(&format!("going on with branch {}; /help shows what there is besides talking", place.branch))
@@ -138,6 +138,9 @@ fn greet(talk: &Talk<'_>, settings: &Settings) {
         None => {
             let model = settings.text("model");
             note(&format!("talking with {model}; /help shows what there is besides talking"));
+            if let Err(error) = talk.engine.check_model(talk.new.model_id.as_deref()).await {
+                prompt::complain(&TurnFailed(error).into());
+            }
         }
     }
 }

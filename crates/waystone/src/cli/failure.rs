@@ -67,11 +67,23 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
     }
 }
 
-/// Prints why a command failed and what to do, to standard error.
-pub(crate) fn report(error: &anyhow::Error, as_json: bool, is_doctor: bool) -> ExitCode {
+/// As a person is told it on the command line.
+fn reply_to_person(error: &anyhow::Error) -> ErrorReply {
     let mut reply = reply_to(error);
     reply.error.hint = with_details(&reply.error.hint, &reply.error.details);
-    let code = print(&reply, as_json);
+    reply
+}
+
+/// The same where someone types lines to a program, which has other words for what is to be done.
+pub(crate) fn tell(error: &anyhow::Error, words: impl Fn(&str) -> String) {
+    let mut reply = reply_to_person(error);
+    reply.error.hint = words(&reply.error.hint);
+    print(&reply, false);
+}
+
+/// Prints why a command failed and what to do, to standard error.
+pub(crate) fn report(error: &anyhow::Error, as_json: bool, is_doctor: bool) -> ExitCode {
+    let code = print(&reply_to_person(error), as_json);
     match error.downcast_ref() {
         // To find that is what the doctor is for.
         Some(OpenError::Database { .. } | OpenError::Lost { .. }) if is_doctor => ExitCode::from(1),

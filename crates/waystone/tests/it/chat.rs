@@ -12,6 +12,7 @@ mod workspace;
 use std::path::Path;
 
 use serde_json::Value;
+use waystone_testkit::model::{FakeModel, Reply};
 use waystone_testkit::secrets::planted;
 
 use person::{Person, printed, told};
@@ -66,9 +67,22 @@ fn all_of_standard_input_is_one_message() {
     );
 }
 
-#[test]
-fn what_fails_says_why_and_what_to_do() {
-    let person = Person::new();
+/// A conversation whose model refused to answer and cannot be asked any more.
+async fn failed_at(person: &mut Person, message: &str) -> String {
+    let fake = FakeModel::start().await;
+    fake.then(Reply::text("no").status(401));
+    person.model = Some(fake.base_url());
+    let failed = person.run(&["chat", "--model", "gpt-x", message]);
+    assert!(told(&failed).contains("answered 401"), "{failed:?}");
+    person.model = None;
+    let list = person.ask_json(&["context", "list", "--state", "PermanentFailure"]);
+    list["contexts"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_says_why_and_what_to_do() {
+    let mut person = Person::new();
+    let id = failed_at(&mut person, "hi").await;
     let check = |arguments: &[&str], code: i32, says: &[&str]| {
         let output = person.run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
@@ -85,13 +99,34 @@ fn what_fails_says_why_and_what_to_do() {
     check(
         &["chat", "--model", "gpt-x", "hi"],
         1,
-        &["no provider is configured for model `gpt-x`", "hint: set OPENAI_API_KEY"],
+        &["no provider is configured for model `gpt-x`", "hint: set OPENAI_API_KEY", "with `--model demo`"],
     );
     check(&["chat", "--model", "gpt-x", "hi", "--json"], 1, &[r#""code":"MODEL_NOT_CONFIGURED""#]);
-    let failed = person.ask_json(&["context", "list", "--state", "PermanentFailure"]);
-    let id = failed["contexts"][0]["id"].as_str().unwrap();
-    check(&["chat", "--context", id, "--branch", "b", "hi"], 1, &["there is no branch `b`"]);
-    assert!(person.ask(&["chat", "--context", id, "--model", "demo", "hi"]).contains(DEMO), "the model can be changed");
+    check(&["chat", "--context", &id, "--branch", "b", "hi"], 1, &["there is no branch `b`"]);
+    check(&["chat", "--last", "hi"], 1, &["no provider is configured for model `gpt-x`", "with `--model demo`"]);
+    check(&["chat", "--last", "--model", "gpt-y", "hi"], 1, &["no provider is configured for model `gpt-y`"]);
+    assert_eq!(person.ask_json(&["context", "show", &id])["config"]["model_id"], "gpt-x", "it is left as it was");
+    assert!(person.ask(&["chat", "--last", "--model", "demo", "hi"]).contains(DEMO), "the model can be changed");
+}
+
+#[test]
+fn nothing_is_begun_with_a_model_that_cannot_be_asked() {
+    let person = Person::new();
+    assert_eq!(person.run(&["chat", "--model", "gpt-x", "hi"]).status.code(), Some(1));
+    assert!(person.ask(&["context", "list"]).contains("No conversations yet"));
+    assert!(person.ask(&["session", "list"]).contains("No sessions yet"));
+
+    let mut terminal = Terminal::begin(&person, &["chat", "--model", "gpt-x"]);
+    let greeted = terminal.wait_for(PROMPT);
+    assert!(greeted.contains("no provider is configured for model `gpt-x`"), "{greeted}");
+    let refused = terminal.enter("hi", PROMPT);
+    assert!(refused.contains("no provider is configured") && refused.contains("`/model demo`"), "{refused}");
+    let refused = terminal.enter("/model nope", PROMPT);
+    assert!(refused.contains("no provider is configured for model `nope`"), "{refused}");
+    assert!(!refused.contains("answers from now on"), "{refused}");
+    terminal.enter("/model demo", PROMPT);
+    assert!(terminal.enter("hi", PROMPT).contains(DEMO));
+    assert_eq!(person.ask_json(&["context", "list"])["contexts"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -164,13 +199,13 @@ fn a_conversation_is_exported_as_json_and_as_markdown() {
     }
 }
 
-#[test]
-fn a_list_fits_a_narrow_terminal_and_shows_what_each_conversation_is_about() {
-    let person = Person::new();
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_fits_a_narrow_terminal_and_shows_what_each_conversation_is_about() {
+    let mut person = Person::new();
     let long = person.begin("please explain\n\twhat a \u{1b}[2J waystone is, at great length");
     person.ask(&["chat", "--context", &long, "and a milestone?"]);
     let short = person.begin("hello");
-    person.run(&["chat", "--model", "gpt-x", "will this work?"]);
+    failed_at(&mut person, "will this work?").await;
     let listed = person.ask(&["context", "list"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["CONTEXT", "LAST", "USED", "BEGINS", "WITH"]);

@@ -14,9 +14,9 @@ use super::call::COLUMNS;
 use super::command::{Command, HELP, Lines, parse};
 use super::talk::{Begin, Place, Talk};
 use crate::cli::context::{branches, window};
-use crate::cli::failure::{Failure, TurnFailed};
+use crate::cli::failure::{self, Failure, TurnFailed};
 use crate::cli::render::{cut, table};
-use crate::cli::{note, report, warn};
+use crate::cli::{note, warn};
 
 /// So many branches are tried for one that has no name.
 const UNDOS_MAX: u32 = 10_000;
@@ -36,13 +36,21 @@ pub(super) async fn run(talk: &mut Talk<'_>) -> anyhow::Result<()> {
             Ok(Some(Command::Quit)) => return Ok(()),
             Ok(Some(command)) => {
                 if let Err(error) = carry_out(command, talk).await {
-                    let _ = report(&error, false, false);
+                    complain(&error);
                 }
                 tell("\n")?;
             }
             Err(why) => warn(&[why]),
         }
     }
+}
+
+/// What hints name on the command line, and what does the same here.
+const WORDS: [(&str, &str); 2] = [("--model demo", "/model demo"), ("waystone context branches", "/branches")];
+
+/// Says what failed and what can be typed here about it.
+pub(super) fn complain(error: &anyhow::Error) {
+    failure::tell(error, |hint| WORDS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here)));
 }
 
 pub(super) fn tell(text: &str) -> io::Result<()> {
@@ -211,6 +219,7 @@ async fn undo(talk: &mut Talk<'_>, place: &Place) -> anyhow::Result<()> {
 
 /// Lets another model answer from now on.
 async fn use_model(model: String, talk: &mut Talk<'_>) -> anyhow::Result<()> {
+    talk.check_model(Some(&model)).await?;
     match &talk.place {
         Some(place) => {
             let change = UpdateContext { model_id: Some(model.clone()), ..UpdateContext::default() };

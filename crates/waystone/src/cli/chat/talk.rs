@@ -16,6 +16,7 @@ use super::input::Input;
 use super::recall::recall;
 use super::screen::Screen;
 use super::waits;
+use crate::cli::failure::TurnFailed;
 use crate::cli::note;
 
 /// The newest messages are read so many at once.
@@ -74,6 +75,9 @@ impl Talk<'_> {
             if matches!(ended, Ended::Waits) {
                 return Err(waits(self.engine, self.scope, &context).await);
             }
+        }
+        if change.model_id.is_some() {
+            self.check_model(change.model_id.as_deref()).await?;
         }
         if change.model_id.is_some() || change.mode.is_some() {
             self.engine.update_context(self.scope, &context, change).await?;
@@ -134,11 +138,17 @@ impl Talk<'_> {
         Ok(ended)
     }
 
+    /// Before anything is made or changed: what is begun with a model that cannot be asked would only be in the way.
+    pub(super) async fn check_model(&self, model: Option<&str>) -> anyhow::Result<()> {
+        Ok(self.engine.check_model(model).await.map_err(TurnFailed)?)
+    }
+
     /// The place, and a conversation if there is none yet.
     pub(super) async fn place(&mut self) -> anyhow::Result<Place> {
         if let Some(place) = &self.place {
             return Ok(place.clone());
         }
+        self.check_model(self.new.model_id.as_deref()).await?;
         let created = self.engine.create_context(self.scope, self.new.clone()).await?;
         let branch = created.active_branch_name.parse().map_err(anyhow::Error::msg)?;
         Ok(self.place.insert(Place { context: created.id, branch }).clone())
