@@ -15,7 +15,7 @@ use super::Arguments;
 use super::hint::with_details;
 use super::render::{line, plain_json};
 
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed or the doctor found damage, 2 an argument, a setting or a file that was given is \
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, was declined when it asked, or the doctor found damage, 2 an argument, a setting or a file that was given is \
 wrong, 3 the data directory cannot be used.";
 
 /// A failure that only the command line has.
@@ -33,6 +33,18 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Someone was asked and said no: nothing failed, and what was wanted is not done.
+#[derive(Debug)]
+pub(crate) struct Declined(pub(crate) String);
+
+impl fmt::Display for Declined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Declined {}
 
 /// A turn of a conversation that failed.
 #[derive(Debug)]
@@ -56,6 +68,9 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
     }
     if let Some(Failure { code, message, hint }) = error.downcast_ref() {
         return reply(code, message.clone(), hint);
+    }
+    if let Some(Declined(message)) = error.downcast_ref() {
+        return reply("CANCELLED", message.clone(), "answer y, or use --yes");
     }
     if let Some(TurnFailed(TurnError { code, message, hint })) = error.downcast_ref() {
         return reply(code, message.clone(), hint);
@@ -83,12 +98,22 @@ pub(crate) fn tell(error: &anyhow::Error, words: impl Fn(&str) -> String) {
 
 /// Prints why a command failed and what to do, to standard error.
 pub(crate) fn report(error: &anyhow::Error, as_json: bool, is_doctor: bool) -> ExitCode {
+    if let (Some(Declined(message)), false) = (error.downcast_ref(), as_json) {
+        let _ = writeln!(std::io::stderr(), "{}", sentence(message));
+        return ExitCode::from(1);
+    }
     let code = print(&reply_to_person(error), as_json);
     match error.downcast_ref() {
         // To find that is what the doctor is for.
         Some(OpenError::Database { .. } | OpenError::Lost { .. }) if is_doctor => ExitCode::from(1),
         _ => code,
     }
+}
+
+/// What stands alone on a line, of words that mostly stand behind others.
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).chain(['.']).collect()).unwrap_or_default()
 }
 
 fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use waystone_core::clock::Timestamp;
 use waystone_core::prose::steers;
 
-use super::failure::Failure;
+use super::failure::{Declined, Failure};
 use crate::platform::terminal_columns;
 
 /// Between two columns.
@@ -47,14 +47,21 @@ pub(crate) fn ask(question: &str, what_is_done: &str, when_refused: &str) -> any
         let message = format!("{what_is_done} only when that is confirmed, and there is no terminal to ask on");
         return Err(Failure { code: "INVALID_INPUT", message, hint: "use --yes".to_owned() }.into());
     }
-    write!(std::io::stderr(), "{question} [y/N] ")?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
+    let mut stderr = std::io::stderr();
+    write!(stderr, "{question} [y/N] ")?;
+    loop {
+        let mut answer = String::new();
+        if std::io::stdin().read_line(&mut answer)? == 0 {
+            // What comes next begins a line.
+            writeln!(stderr)?;
+            return Err(Declined(when_refused.to_owned()).into());
+        }
+        match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Ok(()),
+            "" | "n" | "no" => return Err(Declined(when_refused.to_owned()).into()),
+            _ => write!(stderr, "Answer y or n: [y/N] ")?,
+        }
     }
-    let hint = "answer y, or use --yes".to_owned();
-    Err(Failure { code: "CANCELLED", message: when_refused.to_owned(), hint }.into())
 }
 
 /// Where a terminal is too narrow for all columns, those that do not fit follow on lines of their own.

@@ -2,7 +2,7 @@
 
 mod approval;
 mod branch;
-mod person;
+pub(crate) mod person;
 mod servers;
 mod talk;
 pub(crate) mod terminal;

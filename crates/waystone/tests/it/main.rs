@@ -21,4 +21,5 @@ mod resume;
 mod seal;
 mod secret;
 mod segment;
+mod terminal;
 mod views;

@@ -11,10 +11,10 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use super::person::Person;
 
 /// What stands before what is said.
-pub(super) const PROMPT: &str = "\n> ";
+pub(crate) const PROMPT: &str = "\n> ";
 
-pub(super) struct Terminal {
-    pub(super) child: Child,
+pub(crate) struct Terminal {
+    pub(crate) child: Child,
     keys: File,
     shown: Vec<u8>,
     /// How much of what is shown was waited for.
@@ -34,7 +34,7 @@ pub(crate) fn open() -> (File, File) {
 }
 
 impl Terminal {
-    pub(super) fn begin(person: &Person, arguments: &[&str]) -> Self {
+    pub(crate) fn begin(person: &Person, arguments: &[&str]) -> Self {
         let (keys, screen) = open();
         let mut command = person.command(arguments);
         command.env("TERM", "xterm").env("NO_COLOR", "1");
@@ -44,13 +44,13 @@ impl Terminal {
     }
 
     /// A conversation in which one can speak.
-    pub(super) fn chat(person: &Person, arguments: &[&str]) -> Self {
+    pub(crate) fn chat(person: &Person, arguments: &[&str]) -> Self {
         let mut terminal = Self::begin(person, &[&["chat"], arguments].concat());
         terminal.wait_for(PROMPT);
         terminal
     }
 
-    pub(super) fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
@@ -60,7 +60,7 @@ impl Terminal {
     }
 
     /// Waits until this is shown. Returns what is shown before it.
-    pub(super) fn wait_for(&mut self, wanted: &str) -> String {
+    pub(crate) fn wait_for(&mut self, wanted: &str) -> String {
         loop {
             let text = self.text();
             if let Some(at) = text[self.seen..].find(wanted) {
@@ -82,23 +82,23 @@ impl Terminal {
     }
 
     /// Types a line. Returns what is shown between it and `end`.
-    pub(super) fn enter(&mut self, line: &str, end: &str) -> String {
+    pub(crate) fn enter(&mut self, line: &str, end: &str) -> String {
         self.press(&format!("{line}\r"));
         let shown = self.wait_for(end);
         shown.split_once('\n').map(|(_, after)| after.to_owned()).unwrap_or_default()
     }
 
-    pub(super) fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Waits until the command has ended, and whether well. Returns what else is shown.
-    pub(super) fn ended(mut self, is_well: bool) -> String {
+    pub(crate) fn ended(mut self, is_well: bool) -> String {
         while self.read() {}
         assert_eq!(self.child.wait().unwrap().success(), is_well, "{}", self.text());
         self.text()[self.seen..].to_owned()

@@ -1,0 +1,40 @@
+//! What all commands have in common for a person at a terminal of 80 columns: questions, tables, hints, and words.
+
+use serde_json::Value;
+
+use crate::chat::person::Person;
+use crate::chat::terminal::Terminal;
+
+/// Saves a context into a session of this id. Returns the checkpoint's id.
+fn save(person: &Person, session: &str) -> String {
+    let saved = person.pipe(&["--json", "checkpoint", "save", session, "-"], br#"{ "goal": "ship it" }"#);
+    let saved: Value = serde_json::from_slice(&saved.stdout).unwrap();
+    saved["checkpointId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn who_says_no_is_told_that_nothing_was_done_and_an_unclear_answer_is_asked_about_again() {
+    let person = Person::new();
+    save(&person, "billing");
+    let mut terminal = Terminal::begin(&person, &["session", "delete", "billing"]);
+    terminal.wait_for("[y/N] ");
+    let again = terminal.enter("maybe", "[y/N] ");
+    assert!(again.contains("Answer y or n"), "{again}");
+    terminal.press("n\r");
+    assert_eq!(terminal.ended(false).trim_start_matches("n\n"), "Nothing was deleted.\n");
+
+    // Ctrl-D says no too.
+    let mut terminal = Terminal::begin(&person, &["cleanup", "--keep-last", "1"]);
+    assert!(terminal.wait_for("Nothing is to be deleted").is_empty());
+    drop(terminal);
+    let mut terminal = Terminal::begin(&person, &["session", "delete", "billing"]);
+    terminal.wait_for("[y/N] ");
+    terminal.press("\u{4}");
+    assert_eq!(terminal.ended(false), "\nNothing was deleted.\n");
+    assert!(person.ask(&["session", "list"]).contains("billing"));
+
+    let mut terminal = Terminal::begin(&person, &["session", "delete", "billing"]);
+    terminal.wait_for("[y/N] ");
+    terminal.press("YES\r");
+    assert!(terminal.ended(true).contains("deleted billing"));
+}
