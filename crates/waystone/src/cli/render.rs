@@ -64,12 +64,22 @@ pub(crate) fn ask(question: &str, what_is_done: &str, when_refused: &str) -> any
     }
 }
 
-/// Where a terminal is too narrow for all columns, those that do not fit follow on lines of their own.
+/// Where a terminal is too narrow for all columns, those that do not fit follow on lines of their own. A column in which nothing stands
+/// is left out.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let rows = rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect());
     let rows: Vec<Vec<String>> =
         iter::once(header.iter().map(|name| (*name).to_owned()).collect()).chain(rows).collect();
-    table_within(&rows, terminal_columns().unwrap_or(usize::MAX))
+    table_within(&without_empty_columns(rows), terminal_columns().unwrap_or(usize::MAX))
+}
+
+/// The first row is the header.
+fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let has_text =
+        |at: usize| rows.len() < 2 || rows[1..].iter().any(|row| row.get(at).is_some_and(|cell| !cell.is_empty()));
+    let kept: Vec<bool> = (0..rows.first().map_or(0, Vec::len)).map(has_text).collect();
+    let keep = |row: Vec<String>| row.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell).collect();
+    rows.into_iter().map(keep).collect()
 }
 
 fn table_within(rows: &[Vec<String>], columns_max: usize) -> String {
@@ -245,6 +255,13 @@ mod tests {
         let wide = "ID  WHEN       SIZE  NAME\na   2 min ago  12 B  one\nb   now\n";
         assert_eq!(table_within(&rows, 80), wide);
         assert_eq!(table_within(&rows, 18), "ID  WHEN\n    SIZE  NAME\na   2 min ago\n    12 B  one\nb   now\n");
+    }
+
+    #[test]
+    fn a_column_in_which_nothing_stands_is_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        assert_eq!(table(&["ID", "NAME", "SIZE"], [row(["a", "", "1"]), row(["b", "", ""])]), "ID  SIZE\na   1\nb\n");
+        assert_eq!(table(&["ID", "NAME", "SIZE"], []), "ID  NAME  SIZE\n");
     }
 
     #[test]

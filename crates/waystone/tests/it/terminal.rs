@@ -38,3 +38,17 @@ fn who_says_no_is_told_that_nothing_was_done_and_an_unclear_answer_is_asked_abou
     terminal.press("YES\r");
     assert!(terminal.ended(true).contains("deleted billing"));
 }
+
+#[test]
+fn a_list_of_sessions_without_names_has_a_line_each() {
+    let person = Person::new();
+    for session in ["billing", "orders"] {
+        save(&person, session);
+    }
+    let shown = Terminal::begin(&person, &["session", "list"]).ended(true);
+    let first: Vec<&str> = shown.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
+    assert_eq!(first, ["SESSION", "orders", "billing"], "{shown}");
+    assert!(!shown.contains("NAME"), "{shown}");
+    person.ask(&["session", "rename", "billing", "Bills"]);
+    assert!(Terminal::begin(&person, &["session", "list"]).ended(true).contains("Bills"));
+}
