@@ -130,6 +130,9 @@ fn too_small(TooSmall { needed, room, largest }: &TooSmall) -> String {
 const SECRET_HINT: &str =
     "take out what is named, switch its rule off in secrets.json, or set WAYSTONE_SECRETS (WAYSTONE_PII) to warn";
 
+/// The hint where the message says all there is to say. Programs want one with every error; a person is not told it.
+pub const CORRECT_IT: &str = "correct what the message names and try again";
+
 /// What is too large if a document is.
 pub const IMPORTED: &str = "the document";
 
@@ -199,7 +202,7 @@ impl Error {
     #[expect(clippy::too_many_lines, reason = "it is a table, with a row for each error")]
     fn row(&self) -> (&'static str, u16, &'static str) {
         match self {
-            Self::InvalidInput(_) => ("INVALID_INPUT", 400, "correct what the message names and try again"),
+            Self::InvalidInput(_) => ("INVALID_INPUT", 400, CORRECT_IT),
             Self::CheckpointNotFound(_) => ("CHECKPOINT_NOT_FOUND", 404, "look for its id in the list of checkpoints"),
             Self::SessionNotFound(_) => {
                 ("SESSION_NOT_FOUND", 404, "look for its id in the list of sessions, or of those that were deleted")
@@ -234,8 +237,8 @@ impl Error {
                 403,
                 "nothing was changed; only a process that was started without --read-only and WAYSTONE_READ_ONLY can do it",
             ),
-            Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, "correct what the message names and try again"),
-            Self::Validation(_) => ("VALIDATION_ERROR", 400, "correct what the message names and try again"),
+            Self::InvalidParameter(_) => ("INVALID_PARAMETER", 400, CORRECT_IT),
+            Self::Validation(_) => ("VALIDATION_ERROR", 400, CORRECT_IT),
             Self::ContextNotFound(_) => {
                 ("CONTEXT_NOT_FOUND", 404, "look for its id in GET /api/contexts or `waystone context list`")
             }

@@ -150,7 +150,11 @@ pub(crate) fn undo(db: &Connection, scope: &Scope, which: &Undo, at: Timestamp) 
                 )
             }
             "checkpoint.saved" => {
-                format!("operation {} saved a checkpoint; a save is not undone, but what it saved can be deleted", found.seq)
+                let id = found.listed.data.get("checkpointId").and_then(Value::as_str).unwrap_or("CHECKPOINT");
+                format!(
+                    "operation {} saved a checkpoint; a save is not undone, but what it saved can be deleted: `waystone checkpoint delete {id}`",
+                    found.seq
+                )
             }
             kind => format!("operation {} is {kind}, which cannot be undone", found.seq),
         });

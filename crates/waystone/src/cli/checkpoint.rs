@@ -14,6 +14,7 @@ use waystone_core::json::parse_trusted;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, GRACE_DAYS};
 
+use super::failure::Failure;
 use super::file;
 use super::render::{Out, ago, bytes, confirm, fields, plain_json, short, table, time};
 use super::view::{ViewArguments, view};
@@ -200,7 +201,10 @@ pub(crate) async fn run(
         }
         Command::Show(Show { checkpoint, latest, max_tokens }) => {
             let request = LoadCheckpoint { checkpoint_id: checkpoint, session_id: latest, max_tokens };
-            let loaded = engine.load_checkpoint(scope, request).await?;
+            let loaded = match engine.load_checkpoint(scope, request).await {
+                Err(Error::CheckpointNotFound(id)) => return Err(not_found(id, engine, scope).await),
+                loaded => loaded?,
+            };
             if !out.json {
                 super::warn(&warnings(&loaded));
             }
@@ -230,6 +234,20 @@ pub(crate) async fn run(
                 format!("{done} {id} in session {session} ({size})\n")
             })
         }
+    }
+}
+
+/// A session's id is what a person has at hand, and may have meant its newest checkpoint.
+async fn not_found(id: CheckpointId, engine: &Engine, scope: &Scope) -> anyhow::Error {
+    let session = id.as_str().parse::<SessionId>().ok();
+    match session {
+        Some(session) if engine.find_session(scope, &session).await.is_ok() => Failure {
+            code: "CHECKPOINT_NOT_FOUND",
+            message: format!("there is no checkpoint `{id}`, but a session"),
+            hint: format!("`waystone checkpoint show --latest {id}` shows its newest checkpoint"),
+        }
+        .into(),
+        _ => Error::CheckpointNotFound(id).into(),
     }
 }
 

@@ -9,6 +9,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use serde_json::json;
 use waystone_core::Error;
 use waystone_core::api::{ErrorBody, ErrorReply, TurnError};
+use waystone_core::error::CORRECT_IT;
 use waystone_store::OpenError;
 
 use super::Arguments;
@@ -122,7 +123,9 @@ fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "{}", plain_json(&json!(reply).to_string()));
     } else {
         say(AnsiColor::Red, "error", &error.message);
-        say(AnsiColor::Cyan, "hint", &error.hint);
+        if error.hint != CORRECT_IT {
+            say(AnsiColor::Cyan, "hint", &error.hint);
+        }
     }
     ExitCode::from(match error.code.as_str() {
         "INVALID_INPUT" => 2,

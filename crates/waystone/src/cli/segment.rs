@@ -11,6 +11,7 @@ use waystone_core::api::{
     SearchStashed, SegmentFilters, SegmentType, StashSegments, Tier,
 };
 use waystone_core::clock::{Since, Timestamp};
+use waystone_core::handle::{Handle, Holder};
 use waystone_core::id::{PlanId, ProjectId, SegmentId, TaskId};
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
@@ -30,7 +31,8 @@ pub(crate) enum Command {
     List(List),
     /// Print one segment, whole
     Show {
-        /// Its id, from a list
+        /// Its id, from a list, or its handle, such as ws:segment:<id>
+        #[arg(value_parser = segment)]
         segment: SegmentId,
     },
     /// Show how full the window is, and what to do about it
@@ -181,6 +183,17 @@ impl Which {
             since: self.since.clone(),
             tier: self.tier,
         })
+    }
+}
+
+/// A segment by its id, or by the handle that leads to all of it.
+fn segment(named: &str) -> Result<SegmentId, String> {
+    match named.parse::<Handle>() {
+        Ok(handle) => match handle.holder.clone() {
+            Holder::Segment(id) if handle == Handle::to_segment(&id) => Ok(id),
+            _ => Err(format!("it is a handle, which `waystone expand '{named}'` follows")),
+        },
+        Err(_) => named.parse(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::chat::person::Person;
+use crate::chat::person::{Person, told};
 use crate::chat::terminal::Terminal;
 
 /// Saves a context into a session of this id. Returns the checkpoint's id.
@@ -51,4 +51,40 @@ fn a_list_of_sessions_without_names_has_a_line_each() {
     assert!(!shown.contains("NAME"), "{shown}");
     person.ask(&["session", "rename", "billing", "Bills"]);
     assert!(Terminal::begin(&person, &["session", "list"]).ended(true).contains("Bills"));
+}
+
+#[test]
+fn a_hint_is_a_command_or_is_not_there() {
+    let person = Person::new();
+    let id = save(&person, "billing");
+    let fails = |arguments: &[&str]| {
+        let output = person.run(arguments);
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        told(&output)
+    };
+    let shown = fails(&["checkpoint", "show", "billing"]);
+    assert!(shown.contains("hint: `waystone checkpoint show --latest billing`"), "{shown}");
+    assert!(fails(&["checkpoint", "show", "nope"]).contains("waystone checkpoint list"));
+    let undone = fails(&["undo", "1"]);
+    assert!(undone.contains("a save is not undone"), "{undone}");
+    assert!(undone.contains(&format!("`waystone checkpoint delete {id}`")) && !undone.contains("hint: "), "{undone}");
+    let refused = fails(&["session", "list", "--limit", "0"]);
+    assert!(refused.lines().count() == 1 && refused.contains("limit"), "{refused}");
+    assert!(fails(&["session", "list", "--limit", "0", "--json"]).contains("correct what the message names"));
+}
+
+#[test]
+fn a_segment_is_shown_by_its_handle_too() {
+    let person = Person::new();
+    let put = person.ask_json(&["segment", "put", "amounts are kept in cents"]);
+    let id = put["segment_ids"][0].as_str().unwrap();
+    for named in [id.to_owned(), format!("ws:segment:{id}")] {
+        assert_eq!(person.ask(&["segment", "show", &named]), "amounts are kept in cents\n");
+    }
+    let check = |handle: &str, says: &str| {
+        let told = told(&person.run(&["segment", "show", handle]));
+        assert!(told.contains(says) && !told.contains("ws:segment:ws:"), "{told}");
+    };
+    check(&format!("ws:segment:{id}?lines=1-2"), "waystone expand");
+    check("ws:segment:nope", "nope");
 }
