@@ -167,6 +167,10 @@ impl<R: Read> Reader<R> {
         let found: String = serde_json::from_slice(&found).map_err(|error| wrong(error.to_string()))?;
         if found != name {
             return Err(wrong(match name {
+                // As a conversation does that was exported.
+                "format" if found == "id" => {
+                    "it is no session and no project that was exported; conversations cannot be imported yet".to_owned()
+                }
                 "format" => format!("it begins with `{found}` and not with `{name}`, as what was exported does"),
                 _ => format!("`{found}` stands where {name} must; its parts have an order"),
             }));

@@ -88,3 +88,14 @@ fn a_segment_is_shown_by_its_handle_too() {
     check(&format!("ws:segment:{id}?lines=1-2"), "waystone expand");
     check("ws:segment:nope", "nope");
 }
+
+#[test]
+fn who_imports_a_conversation_is_told_that_this_is_not_possible_yet() {
+    let person = Person::new();
+    let (id, file) = (person.begin("hello"), person.folder.path().join("talk.json"));
+    let file = file.to_str().unwrap();
+    person.ask(&["context", "export", &id, "--output", file]);
+    let refused = person.run(&["session", "import", file]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("conversations cannot be imported yet"), "{refused:?}");
+}
