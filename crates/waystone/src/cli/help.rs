@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::Arguments;
@@ -32,8 +33,23 @@ pub(super) fn welcome() -> ExitCode {
 /// Reads what was typed.
 pub(crate) fn parse() -> Result<Arguments, clap::Error> {
     let mut program = hide_in_commands(Arguments::command());
-    let typed = program.try_get_matches_from_mut(std::env::args_os())?;
+    let typed = program.try_get_matches_from_mut(std::env::args_os()).map_err(|error| name_output(error, &program))?;
     Arguments::from_arg_matches(&typed).map_err(|error| error.format(&mut program))
+}
+
+/// A file behind a command that writes one is mostly where it is to be written.
+fn name_output(mut error: clap::Error, program: &Command) -> clap::Error {
+    let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidArg) else { return error };
+    if error.kind() != ErrorKind::UnknownArgument || file.starts_with('-') {
+        return error;
+    }
+    let typed = std::env::args().skip(1);
+    let command = typed.fold(program, |command, word| command.find_subcommand(&word).unwrap_or(command));
+    if command.get_arguments().any(|arg| arg.get_id() == "output") {
+        let tip = format!("to write to a file, use '--output {file}'").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 /// The program as man pages show it: settings once, in the first page.

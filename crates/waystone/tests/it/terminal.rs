@@ -99,3 +99,16 @@ fn who_imports_a_conversation_is_told_that_this_is_not_possible_yet() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(told(&refused).contains("conversations cannot be imported yet"), "{refused:?}");
 }
+
+#[test]
+fn a_file_behind_a_command_that_writes_one_is_answered_with_the_flag_that_it_takes() {
+    let person = Person::new();
+    for arguments in [&["session", "export", "billing", "b.json"][..], &["key", "generate", "b.json"]] {
+        let refused = person.run(arguments);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(told(&refused).contains("use '--output b.json'"), "{refused:?}");
+        let json = person.run(&[arguments, &["--json"]].concat());
+        assert!(told(&json).contains("--output b.json"), "{json:?}");
+    }
+    assert!(!told(&person.run(&["session", "show", "a", "b"])).contains("--output"));
+}
