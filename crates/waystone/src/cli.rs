@@ -319,8 +319,8 @@ mod tests {
 
     #[test]
     fn every_field_of_a_request_is_an_argument() {
-        let filters = [("projectId", "in"), ("tags", "tag")];
-        let save = [("projectId", "in"), ("context", "file"), ("contextRules", "rules")];
+        let filters = [("tags", "tag")];
+        let save = [("context", "file"), ("contextRules", "rules")];
         check::<SaveCheckpoint>(&["checkpoint save"], &save);
         check::<LoadCheckpoint>(&["checkpoint show"], &[("sessionId", "latest")]);
         let view =
@@ -341,7 +341,7 @@ mod tests {
         let stash = [("project_id", "project"), ("filters", "created-after")];
         check::<StashSegments>(&["segment stash"], &stash);
         check::<SearchStashed>(&["segment search"], &stash);
-        check::<SearchAll>(&["search"], &[("projectId", "in")]);
+        check::<SearchAll>(&["search"], &[]);
         check::<ResumeSessions>(&["resume"], &[]);
         check::<RetrieveStashed>(&["segment retrieve"], &stash);
         check::<SegmentFilters>(&["segment search"], &[("tags", "tag")]);
@@ -363,7 +363,7 @@ mod tests {
         check::<RestoreSnapshot>(&["task restore"], &ids);
         check::<UndoOperation>(&["undo"], &ids);
         check::<ListAudit>(&["audit list"], &[]);
-        check::<ListContexts>(&["context list"], &[("project_id", "in")]);
+        check::<ListContexts>(&["context list"], &[]);
         // A person looks at a branch, and has no ids of messages.
         check::<ListMessages>(&["context show"], &[("ids", "branch")]);
         check::<DiffBranches>(&["context diff"], &[]);
@@ -379,12 +379,16 @@ mod tests {
     fn every_command_takes_every_setting() {
         let parse = |arguments: &[&str]| Arguments::try_parse_from([&["waystone"], arguments].concat());
         for command in [&["session", "list"][..], &["checkpoint", "list", "s"], &["mcp"], &["serve"], &["status"]] {
-            for flags in [&["--project", "p"][..], &["--port", "1"], &["--max-checkpoints", "5"], &["--data-dir", "d"]]
-            {
+            for flags in [
+                &["--project", "p"][..],
+                &["--in", "p"],
+                &["--port", "1"],
+                &["--max-checkpoints", "5"],
+                &["--data-dir", "d"],
+            ] {
                 assert!(parse(&[command, flags].concat()).is_ok(), "{command:?} {flags:?}");
                 assert!(parse(&[flags, command].concat()).is_ok(), "{flags:?} {command:?}");
             }
         }
-        assert!(parse(&["session", "list", "--in", "p", "--project", "q"]).is_ok());
     }
 }

@@ -72,9 +72,6 @@ pub(crate) enum Command {
 pub(crate) struct List {
     /// Only checkpoints of this session; its id is in `session list`
     session: Option<SessionId>,
-    /// Only checkpoints of this project; --project as a flag says the same
-    #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
-    project: Option<ProjectId>,
     /// Only checkpoints whose name, tags or metadata contain these words
     #[arg(long, value_name = "WORDS")]
     query: Option<String>,
@@ -138,9 +135,6 @@ pub(crate) struct Save {
     /// Other fields to find it by; `--name` and `--tag` win over a name and tags in it
     #[arg(long, value_name = "JSON", value_parser = |text: &str| file::object(text.as_bytes()))]
     metadata: Option<Map<String, Value>>,
-    /// The project of a session that is made
-    #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
-    project: Option<ProjectId>,
     /// Who saves
     #[arg(long)]
     agent: Option<AgentId>,
@@ -176,10 +170,9 @@ pub(crate) async fn run(
     given: Option<ProjectId>,
 ) -> anyhow::Result<()> {
     match command {
-        Command::List(mut list) => {
-            list.project = list.project.or(given);
+        Command::List(list) => {
             let (one_session, is_search) = (list.session.is_some(), list.content);
-            let page = engine.list_checkpoints(scope, list.into_request()).await?;
+            let page = engine.list_checkpoints(scope, list.into_request(given)).await?;
             out.print(&page, |page| {
                 if page.checkpoints.is_empty() {
                     return "No checkpoints match.".to_owned();
@@ -220,7 +213,8 @@ pub(crate) async fn run(
             delete(checkpoint, Deletion { purge }, yes, engine, scope, out).await
         }
         Command::Save(save) => {
-            let saved = engine.save_checkpoint(scope, save.into_request(engine.limits().request_bytes_max())?).await?;
+            let saved =
+                engine.save_checkpoint(scope, save.into_request(engine.limits().request_bytes_max(), given)?).await?;
             if !out.json {
                 super::warn(&saved.warnings);
             }
@@ -278,10 +272,10 @@ async fn delete(
 }
 
 impl List {
-    fn into_request(self) -> ListCheckpoints {
+    fn into_request(self, project_id: Option<ProjectId>) -> ListCheckpoints {
         ListCheckpoints {
             session_id: self.session,
-            project_id: self.project,
+            project_id,
             query: self.query,
             content: self.content,
             tags: self.tags,
@@ -298,7 +292,7 @@ impl List {
 }
 
 impl Save {
-    fn into_request(self, bytes_max: u64) -> anyhow::Result<SaveCheckpoint> {
+    fn into_request(self, bytes_max: u64, project_id: Option<ProjectId>) -> anyhow::Result<SaveCheckpoint> {
         let context = file::read_context(&self.file, bytes_max, self.session.is_none())?;
         let mut metadata = self.metadata.unwrap_or_default();
         metadata.extend(self.name.map(|name| ("name".to_owned(), name.into())));
@@ -310,7 +304,7 @@ impl Save {
             context,
             metadata: Some(Metadata::new(metadata).map_err(Error::InvalidInput)?),
             force: self.force,
-            project_id: self.project,
+            project_id,
             agent_id: self.agent,
             workflow_id: self.workflow,
             expected_checkpoint_id: self.expected_checkpoint,

@@ -13,7 +13,7 @@ use waystone_core::api::{
     FindWindow, ListContexts, ListMessages, Message, Metadata, SaveContext,
 };
 use waystone_core::clock::Timestamp;
-use waystone_core::id::{BranchName, ProjectId, SessionId};
+use waystone_core::id::{BranchName, SessionId};
 use waystone_core::secret::Secrets;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, Error, GRACE_DAYS};
@@ -35,9 +35,6 @@ const PAGE: u32 = 1000;
 pub(crate) enum Command {
     /// List conversations, last used first
     List {
-        /// Only conversations of this project; --project as a flag says the same
-        #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
-        project: Option<ProjectId>,
         /// Only those in this state, such as Idle, StreamingLLMResponse or PermanentFailure
         #[arg(long, value_parser = state)]
         state: Option<ContextState>,
@@ -170,8 +167,8 @@ pub(crate) async fn run(
     settings: &Settings,
 ) -> anyhow::Result<()> {
     match command {
-        Command::List { project, state, limit, cursor } => {
-            let project_id = project.or(settings.given_project());
+        Command::List { state, limit, cursor } => {
+            let project_id = settings.given_project();
             let is_narrowed = project_id.is_some() || state.is_some();
             let page = engine.list_contexts(scope, ListContexts { project_id, state, limit, cursor }).await?;
             out.print(&page, |page| list(page, is_narrowed, engine.now()))

@@ -20,9 +20,6 @@ pub(crate) struct Search {
     /// Words, names, "phrases in quotes", or a question
     #[arg(required = true, num_args = 1..)]
     query: Vec<String>,
-    /// Only in this project; --project as a flag says the same
-    #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
-    project: Option<ProjectId>,
     /// Only segments, of this tier: working or stashed
     #[arg(long, value_parser = tier)]
     tier: Option<Tier>,
@@ -43,7 +40,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let request = SearchAll {
         query: search.query.join(" "),
-        project_id: search.project.or(project),
+        project_id: project,
         tier: search.tier,
         since: search.since,
         limit: search.limit,

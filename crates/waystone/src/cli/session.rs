@@ -5,7 +5,7 @@ use waystone_core::api::{
     ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Origin, Session, UpdateSession,
 };
 use waystone_core::clock::Timestamp;
-use waystone_core::id::{ProjectId, SessionId};
+use waystone_core::id::SessionId;
 use waystone_core::store::Scope;
 use waystone_core::{Engine, GRACE_DAYS};
 
@@ -18,9 +18,6 @@ use crate::settings::Settings;
 pub(crate) enum Command {
     /// List sessions, last used first
     List {
-        /// Only sessions of this project; --project as a flag says the same
-        #[arg(id = "in_project", long = "in", value_name = "PROJECT")]
-        project: Option<ProjectId>,
         /// How many to show, 1 to 1000
         #[arg(long, default_value_t = ListSessions::default_limit())]
         limit: u32,
@@ -111,8 +108,8 @@ pub(crate) async fn run(
             target.write(export, &settings.data_dir, "checkpoint", out).await
         }
         Command::Import(import) => import.run(engine, scope, out).await,
-        Command::List { project, limit, cursor, deleted } => {
-            let project = project.or(settings.given_project());
+        Command::List { limit, cursor, deleted } => {
+            let project = settings.given_project();
             let filter = project.as_ref().map(|project| format!("No sessions in project {project}."));
             let page =
                 engine.list_sessions(scope, ListSessions { project_id: project, deleted, limit, cursor }).await?;

@@ -10,8 +10,11 @@ use super::{DATA_DIR, Kind, SETTINGS, Setting};
 /// What settings stand under in help.
 pub(crate) const HEADING: &str = "Settings";
 
+/// The setting that is a filter where lists are of all projects.
+const PROJECT: &str = "project";
+
 /// Settings that are about some commands, and in their help.
-const OF_COMMANDS: [(&str, &[&str]); 8] = [
+const OF_COMMANDS: [(&str, &[&str]); 12] = [
     ("serve", &["host", "port", "allowedOrigins", "allowOtherUsers"]),
     ("mcp", &["tools"]),
     ("chat", &["model", "toolPolicy", "allowedTools"]),
@@ -20,7 +23,14 @@ const OF_COMMANDS: [(&str, &[&str]); 8] = [
     ("undo", &["project"]),
     ("search", &["project"]),
     ("resume", &["project"]),
+    ("session list", &["project"]),
+    ("checkpoint list", &["project"]),
+    ("checkpoint save", &["project"]),
+    ("context list", &["project"]),
 ];
+
+/// Commands that look at all projects unless one is named where they are typed.
+const OF_ALL_PROJECTS: [&str; 4] = ["session list", "checkpoint list", "context list", "search"];
 
 /// Where all of them are.
 const ELSEWHERE: &str = "All settings are flags here too, such as --data-dir: see `waystone --help`.";
@@ -49,8 +59,11 @@ impl Args for Flags {
             if let Kind::Switch = setting.kind {
                 arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
             }
-            if setting.key == DATA_DIR {
-                arg = arg.alias("storage-path");
+            match setting.key {
+                DATA_DIR => arg = arg.alias("storage-path"),
+                // What lists had before they all took the setting.
+                PROJECT => arg = arg.alias("in"),
+                _ => {}
             }
             command.arg(arg)
         })
@@ -90,21 +103,31 @@ pub(crate) fn hide_in_commands(program: Command) -> Command {
     let settings: Vec<Arg> =
         program.get_arguments().filter(|arg| arg.get_help_heading() == Some(HEADING)).cloned().collect();
     program.mut_subcommands(|command| {
-        let shown = OF_COMMANDS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, keys)| keys);
-        hide(command, &settings, shown)
+        let path = command.get_name().to_owned();
+        hide(command, &settings, &path)
     })
 }
 
-fn hide(command: Command, settings: &[Arg], shown: &[&str]) -> Command {
+fn hide(command: Command, settings: &[Arg], path: &str) -> Command {
+    let is_about = |name: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    let shown: Vec<&str> =
+        OF_COMMANDS.iter().filter(|(name, _)| is_about(name)).flat_map(|(_, keys)| *keys).copied().collect();
     let is_own = |setting: &&Arg| command.get_arguments().any(|arg| arg.get_id() == setting.get_id());
     // What a command has itself is not passed on to it.
     let passed = settings.iter().filter(|setting| !is_own(setting)).map(|setting| {
         let is_hidden = !shown.contains(&setting.get_id().as_str());
-        setting.clone().hide(is_hidden).hide_short_help(false).long_help(None)
+        let passed = setting.clone().hide(is_hidden).hide_short_help(false).long_help(None);
+        match setting.get_id() == PROJECT && OF_ALL_PROJECTS.contains(&path) {
+            true => passed.help("Only what is in this project [default: all projects]"),
+            false => passed,
+        }
     });
     let passed: Vec<Arg> = passed.collect();
     let said = command.get_after_help().map(|said| format!("{said}\n\n")).unwrap_or_default();
-    command.args(passed).after_help(said + ELSEWHERE).mut_subcommands(|command| hide(command, settings, shown))
+    command.args(passed).after_help(said + ELSEWHERE).mut_subcommands(|command| {
+        let path = format!("{path} {}", command.get_name());
+        hide(command, settings, &path)
+    })
 }
 
 fn placeholder(kind: Kind) -> &'static str {

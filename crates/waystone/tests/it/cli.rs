@@ -94,7 +94,6 @@ fn a_person_can_say_all_that_a_program_can() {
         (&[session], &[child_id, id]),
         (&["--in", "p2"], &[second_id]),
         (&["--project", "p2"], &[second_id]),
-        (&["--project", "p2", "--in", "p1"], &[child_id, id]),
         (&["--query", "t-7 KEPT"], &[second_id]),
         (&["--tag", "t"], &[second_id]),
         (&["--agent", "a"], &[id]),

@@ -112,3 +112,42 @@ fn a_file_behind_a_command_that_writes_one_is_answered_with_the_flag_that_it_tak
     }
     assert!(!told(&person.run(&["session", "show", "a", "b"])).contains("--output"));
 }
+
+#[test]
+fn a_project_is_named_by_one_flag_everywhere() {
+    let person = Person::new();
+    person.ask(&["segment", "put", "amounts are kept in cents", "--project", "p1"]);
+    person.ask(&["task", "use", "t1", "--project", "p1"]);
+    person.pipe(&["checkpoint", "save", "billing", "-", "--project", "p1"], b"{}");
+    for flag in ["--project", "--in"] {
+        let shown = |command: &str, project: &str| {
+            person.ask(&[&command.split(' ').collect::<Vec<_>>()[..], &[flag, project]].concat())
+        };
+        for (command, what) in [
+            ("segment list --all-tasks", "cents"),
+            ("task list", "t1"),
+            ("session list", "billing"),
+            ("checkpoint list", "billing"),
+            ("search cents", "cents"),
+        ] {
+            assert!(shown(command, "p1").contains(what), "{command}");
+            assert!(!shown(command, "p2").contains(what), "{command}");
+        }
+        shown("context list", "p1");
+        shown("resume", "p1");
+    }
+    for command in [
+        "segment list",
+        "task list",
+        "resume",
+        "session list",
+        "checkpoint list",
+        "checkpoint save",
+        "context list",
+        "search",
+    ] {
+        let help = person.ask(&[&command.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat());
+        assert!(help.contains("--project") && !help.contains("--in "), "{command}: {help}");
+    }
+    assert!(!person.ask(&["session", "rename", "--help"]).contains("--project"));
+}
