@@ -285,6 +285,9 @@ pub trait Store:
     /// follows from something else is made anew.
     async fn check_records(&self, scope: &Scope) -> Result<Vec<Finding>>;
 
+    /// How many checkpoints have no second copy: those of conversations, archived ones included.
+    async fn count_single_copies(&self, scope: &Scope) -> Result<u64>;
+
     /// Second copies of what is not in the store.
     async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>>;
 

@@ -209,6 +209,11 @@ impl Store for Sqlite {
         self.readers.read(move |_| doctor::check_database(&open_reader(&path, &keys)?)).await
     }
 
+    async fn count_single_copies(&self, scope: &Scope) -> Result<u64> {
+        let space = scope.space;
+        self.readers.read(move |db| doctor::count_single_copies(db, space)).await
+    }
+
     async fn list_orphans(&self, _: &Scope) -> Result<Vec<Finding>> {
         let directory = self.directory.clone();
         self.readers.read(move |db| doctor::list_orphans(&directory, db)).await

@@ -180,6 +180,11 @@ impl Store for FaultyStore {
         self.inner.check_records(scope).await
     }
 
+    async fn count_single_copies(&self, scope: &Scope) -> Result<u64> {
+        self.step()?;
+        self.inner.count_single_copies(scope).await
+    }
+
     async fn list_orphans(&self, scope: &Scope) -> Result<Vec<Finding>> {
         self.step()?;
         self.inner.list_orphans(scope).await

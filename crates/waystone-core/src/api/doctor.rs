@@ -9,6 +9,8 @@ use serde::Serialize;
 pub struct Checkup {
     /// How many checkpoints were decoded and hashed, archived ones included.
     pub checkpoints: u64,
+    /// How many there are besides, of conversations: they have no file, and are in the database and the backups.
+    pub conversation_checkpoints: u64,
     /// How many files were compared with the database.
     pub files: u64,
     pub findings: Vec<Finding>,

@@ -22,6 +22,7 @@ impl Engine {
             checkup.findings.extend(group.findings);
             progress(checkup.files, checkup.files + group.left);
         }
+        checkup.conversation_checkpoints = self.store.count_single_copies(scope).await?;
         checkup.findings.extend(self.store.check_records(scope).await?);
         Ok(checkup.with(self.store.list_orphans(scope).await?))
     }

@@ -155,6 +155,12 @@ pub(crate) fn check_database(db: &Connection) -> DbResult<Option<Finding>> {
     }))
 }
 
+/// What conversations save stands in no file.
+pub(crate) fn count_single_copies(db: &Connection, space: i64) -> DbResult<u64> {
+    let count = "SELECT count(*) FROM checkpoint WHERE space = ?1 AND group_key IS NULL";
+    Ok(db.prepare_cached(count)?.query_row(params![space], |row| row.get(0))?)
+}
+
 /// Files that belong to no group in the database, and folders that cannot be looked into.
 pub(crate) fn list_orphans(directory: &DataDirectory, db: &Connection) -> DbResult<Vec<Finding>> {
     // Before the rows: a group is in the database before it is in a file.

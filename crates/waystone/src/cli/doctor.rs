@@ -10,7 +10,7 @@ use waystone_core::store::Scope;
 use waystone_store::Root;
 
 use super::failure::Failure;
-use super::render::{Out, advance, bar, count, table};
+use super::render::{Out, advance, bar, count, table, thousands};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Doctor {
@@ -82,17 +82,33 @@ pub(crate) async fn run(
 }
 
 fn show(checkup: &Checkup) -> String {
+    if checkup.findings.is_empty() {
+        return format!("All is well: {}.\n", whole(checkup));
+    }
     let rows = checkup
         .findings
         .iter()
         .map(|finding| vec![word(finding.kind).to_owned(), finding.subject.clone(), finding.message.clone()]);
-    let found = match checkup.findings.is_empty() {
-        true => {
-            "Both copies of every checkpoint are whole; those of conversations have one, and the backups.\n".to_owned()
-        }
-        false => table(&["WHAT", "WHERE", "WHY"], rows),
-    };
+    let found = table(&["WHAT", "WHERE", "WHY"], rows);
     format!("checked {} in {}\n{found}", count(checkup.checkpoints, "checkpoint"), count(checkup.files, "file"))
+}
+
+/// What there is, and in how many copies.
+fn whole(checkup: &Checkup) -> String {
+    const ONCE: &str = "in the database and the backups";
+    let (saved, said) = (checkup.checkpoints, checkup.conversation_checkpoints);
+    let is = if said == 1 { "is" } else { "are" };
+    match (saved, said) {
+        (0, 0) => "there is no checkpoint yet".to_owned(),
+        (0, _) => format!("{} of conversations {is} {ONCE}", count(said, "checkpoint")),
+        (1, 0) => "1 checkpoint, in two copies".to_owned(),
+        (_, 0) => format!("{}, each in two copies", count(saved, "checkpoint")),
+        (1, _) => format!("1 checkpoint, in two copies; {} of conversations {is} {ONCE}", thousands(said)),
+        _ => {
+            let saved = count(saved, "checkpoint");
+            format!("{saved}, each in two copies; {} of conversations {is} {ONCE}", thousands(said))
+        }
+    }
 }
 
 fn word(kind: FindingKind) -> &'static str {

@@ -151,3 +151,18 @@ fn a_project_is_named_by_one_flag_everywhere() {
     }
     assert!(!person.ask(&["session", "rename", "--help"]).contains("--project"));
 }
+
+#[test]
+fn the_doctor_says_how_many_checkpoints_there_are_and_in_how_many_copies() {
+    let person = Person::new();
+    assert_eq!(person.ask(&["doctor"]), "All is well: there is no checkpoint yet.\n");
+    save(&person, "billing");
+    assert_eq!(person.ask(&["doctor"]), "All is well: 1 checkpoint, in two copies.\n");
+    let id = person.begin("hello");
+    person.ask(&["chat", "--context", &id, "and again"]);
+    save(&person, "orders");
+    let well =
+        "All is well: 2 checkpoints, each in two copies; 2 of conversations are in the database and the backups.\n";
+    assert_eq!(person.ask(&["doctor"]), well);
+    assert_eq!(person.ask_json(&["status"])["checkpointCount"], 4);
+}
