@@ -1,6 +1,6 @@
 //! `waystone session`
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use waystone_core::api::{
     ContextRule, Deletion, ListSessions, MarkCritical, MarkStatus, MarkedCritical, Origin, Session, UpdateSession,
 };
@@ -36,11 +36,15 @@ pub(crate) enum Command {
         name: String,
     },
     /// Give a session tags; those it had before are replaced
+    #[command(group = ArgGroup::new("all").args(["tags", "clear"]).required(true))]
     Tag {
         /// Its id, from the list
         session: SessionId,
-        /// All tags it shall have; none takes them away
+        /// All tags it shall have
         tags: Vec<String>,
+        /// Take all its tags away
+        #[arg(long)]
+        clear: bool,
     },
     /// Mark a key of its context: it is never shortened or left out in views
     Mark {
@@ -137,7 +141,8 @@ pub(crate) async fn run(
             let change = UpdateSession { name: Some(name), tags: None };
             out.print(&engine.update_session(scope, &session, change).await?, show)
         }
-        Command::Tag { session, tags } => {
+        // Without tags is what takes them away.
+        Command::Tag { session, tags, clear: _ } => {
             let change = UpdateSession { name: None, tags: Some(tags) };
             out.print(&engine.update_session(scope, &session, change).await?, show)
         }

@@ -166,3 +166,17 @@ fn the_doctor_says_how_many_checkpoints_there_are_and_in_how_many_copies() {
     assert_eq!(person.ask(&["doctor"]), well);
     assert_eq!(person.ask_json(&["status"])["checkpointCount"], 4);
 }
+
+#[test]
+fn tags_are_taken_away_only_when_that_is_said() {
+    let person = Person::new();
+    save(&person, "billing");
+    let tags = || person.ask_json(&["session", "show", "billing"])["tags"].clone();
+    person.ask(&["session", "tag", "billing", "a", "b"]);
+    let refused = person.run(&["session", "tag", "billing"]);
+    assert!(refused.status.code() == Some(2) && told(&refused).contains("--clear"), "{refused:?}");
+    assert_eq!(tags(), serde_json::json!(["a", "b"]));
+    assert_eq!(person.run(&["session", "tag", "billing", "c", "--clear"]).status.code(), Some(2));
+    person.ask(&["session", "tag", "billing", "--clear"]);
+    assert_eq!(tags(), serde_json::json!([]));
+}
