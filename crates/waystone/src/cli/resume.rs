@@ -29,13 +29,14 @@ pub(crate) async fn run(resume: Resume, engine: &Engine, scope: &Scope, out: &Ou
 }
 
 fn show(found: &Resumed) -> String {
+    // First, so that what is not meant is not read as what is.
+    let hint = found.hint.map(|hint| format!("note: {hint}\n\n"));
     let sessions = found.sessions.iter().map(|session| describe(session) + "\n");
-    let hint = found.hint.map(|hint| format!("note: {hint}\n"));
     let first = found.sessions.first().map_or_else(
         || "`waystone session list` shows all sessions.".to_owned(),
         |first| format!("`waystone checkpoint show --latest {}` prints the first one.", first.session_id),
     );
-    sessions.chain(hint).chain([first]).collect()
+    hint.into_iter().chain(sessions).chain([first]).collect()
 }
 
 fn describe(session: &ResumedSession) -> String {

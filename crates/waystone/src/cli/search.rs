@@ -53,7 +53,9 @@ fn show(found: &SearchResults) -> String {
         return "Nothing was found. Other words may help; `waystone segment list` and `waystone session list` show what there is.\n"
             .to_owned();
     }
-    let mut parts = Vec::new();
+    let hits =
+        found.segments.iter().map(|segment| &segment.hit).chain(found.checkpoints.iter().map(|saved| &saved.hit));
+    let mut parts = vec![nearest(hits.flatten()).to_owned()];
     if !found.segments.is_empty() {
         parts.push(segments(&found.segments));
     }
@@ -70,6 +72,14 @@ fn show(found: &SearchResults) -> String {
         )
     });
     parts.concat() + &around.unwrap_or_default()
+}
+
+/// What must be known before what was found is read: that it does not say what was looked for.
+fn nearest<'a>(mut hits: impl Iterator<Item = &'a Hit>) -> &'static str {
+    match hits.all(|hit| !hit.why.contains("words")) {
+        true => "note: nothing has these words; this is what is nearest in meaning\n\n",
+        false => "",
+    }
 }
 
 /// Segments that a search found.

@@ -180,3 +180,15 @@ fn tags_are_taken_away_only_when_that_is_said() {
     person.ask(&["session", "tag", "billing", "--clear"]);
     assert_eq!(tags(), serde_json::json!([]));
 }
+
+#[test]
+fn what_is_not_what_was_asked_for_is_said_to_be_that_before_it_is_shown() {
+    let person = Person::new();
+    save(&person, "billing");
+    person.ask(&["segment", "put", "amounts are kept in cents, and money is never rounded"]);
+    let resumed = person.ask(&["resume", "zzzzzz"]);
+    assert!(resumed.starts_with("note: none is what was asked for") && resumed.contains("\nbilling\n"), "{resumed}");
+    assert!(person.ask(&["search", "cents"]).starts_with(|first| first != 'n'));
+    let found = person.ask(&["search", "prices of currency"]);
+    assert!(found.starts_with("note: nothing has these words;") && found.contains(" by meaning, "), "{found}");
+}
