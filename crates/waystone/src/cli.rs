@@ -31,6 +31,7 @@ mod stats;
 mod status;
 mod task;
 mod view;
+mod wrap;
 
 use std::io::Write;
 use std::path::PathBuf;

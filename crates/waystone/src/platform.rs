@@ -20,15 +20,15 @@ pub(crate) fn keep_to_ourselves() -> Option<u32> {
     None
 }
 
-/// How wide the terminal is on which standard output is shown, if it is one.
+/// How wide the terminal is on which this is shown, if it is one.
 #[cfg(unix)]
-pub(crate) fn terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+pub(crate) fn terminal_columns(shown: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(shown).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn terminal_columns() -> Option<usize> {
+pub(crate) fn terminal_columns<T>(_: T) -> Option<usize> {
     None
 }
 

@@ -15,6 +15,8 @@ use waystone_store::OpenError;
 use super::Arguments;
 use super::hint::with_details;
 use super::render::{line, plain_json};
+use super::wrap::wrap;
+use crate::platform::terminal_columns;
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the request failed, was declined when it asked, or the doctor found damage, 2 an argument, a setting or a file that was given is \
 wrong, 3 the data directory cannot be used.";
@@ -134,10 +136,11 @@ fn print(reply: &ErrorReply, as_json: bool) -> ExitCode {
     })
 }
 
-/// Prints one line that says what it is, in colour on a terminal that wants it.
+/// Prints a sentence that says what it is, in colour on a terminal that wants it.
 pub(super) fn say(color: AnsiColor, what: &str, text: &str) {
     let style = Style::new().fg_color(Some(color.into())).bold();
-    let _ = writeln!(anstream::stderr(), "{style}{what}:{style:#} {}", line(text));
+    let text = wrap(&line(text), what.len() + 2, terminal_columns(std::io::stderr()));
+    let _ = writeln!(anstream::stderr(), "{style}{what}:{style:#} {text}");
 }
 
 /// Prints what is wrong with the arguments, or the help that was asked for.

@@ -70,7 +70,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     let rows = rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect());
     let rows: Vec<Vec<String>> =
         iter::once(header.iter().map(|name| (*name).to_owned()).collect()).chain(rows).collect();
-    table_within(&without_empty_columns(rows), terminal_columns().unwrap_or(usize::MAX))
+    table_within(&without_empty_columns(rows), terminal_columns(std::io::stdout()).unwrap_or(usize::MAX))
 }
 
 /// The first row is the header.

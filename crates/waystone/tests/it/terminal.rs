@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::chat::person::{Person, told};
-use crate::chat::terminal::Terminal;
+use crate::chat::terminal::{PROMPT, Terminal};
 
 /// Saves a context into a session of this id. Returns the checkpoint's id.
 fn save(person: &Person, session: &str) -> String {
@@ -191,4 +191,15 @@ fn what_is_not_what_was_asked_for_is_said_to_be_that_before_it_is_shown() {
     assert!(person.ask(&["search", "cents"]).starts_with(|first| first != 'n'));
     let found = person.ask(&["search", "prices of currency"]);
     assert!(found.starts_with("note: nothing has these words;") && found.contains(" by meaning, "), "{found}");
+}
+
+#[test]
+fn what_is_told_on_a_terminal_is_broken_between_words() {
+    let person = Person::new();
+    let shown = Terminal::begin(&person, &["undo"]).ended(false);
+    assert!(shown.lines().count() > 1 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let unbroken = told(&person.run(&["undo"]));
+    assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), unbroken.split_whitespace().collect::<Vec<_>>());
+    let help = Terminal::chat(&person, &[]).enter("/help", PROMPT);
+    assert!(help.contains("/branches") && help.lines().all(|line| line.chars().count() <= 80), "{help}");
 }

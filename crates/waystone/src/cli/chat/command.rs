@@ -17,7 +17,8 @@ pub(super) const HELP: &str = "\
 /quit          end, as Ctrl-D does
 
 A line that ends with \\ goes on in the next one. One that begins with a space is
-said as it is. Ctrl-C ends an answer; what was written of it is kept. At the prompt it drops the line, and twice it ends the talk.
+said as it is. Ctrl-C ends an answer; what was written of it is kept. At the
+prompt it drops the line, and twice in a row it ends the talk.
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -97,6 +98,11 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_fits_a_narrow_terminal() {
+        assert!(HELP.lines().all(|line| line.chars().count() <= 80));
+    }
 
     #[test]
     fn a_line_is_said_unless_it_begins_with_a_slash() {
