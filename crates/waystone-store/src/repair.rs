@@ -11,7 +11,7 @@ use waystone_core::api::Finding;
 use waystone_core::clock::{Clock, Timestamp};
 
 use crate::backup;
-use crate::directory::{CONTEXTS, DataDirectory};
+use crate::directory::{CONTEXTS, DATABASE, DataDirectory};
 use crate::key::bring_to_present;
 use crate::lock::take_alone;
 use crate::mirror::{self, list_files};
@@ -133,8 +133,12 @@ pub fn restore_from<'a>(
 
 /// The database of a backup, if there is one in the directory or under the name.
 pub fn find_backup(from: &Path) -> Result<PathBuf, OpenError> {
+    let no_backup = |message| OpenError::Backup { path: from.to_owned(), message };
     let source = if from.is_dir() { backup::database_in(from) } else { from.to_owned() };
-    source.canonicalize().map_err(|error| OpenError::Backup { path: from.to_owned(), message: error.to_string() })
+    source.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound if from.is_dir() => no_backup(format!("there is no {DATABASE} in it")),
+        _ => no_backup(error.to_string()),
+    })
 }
 
 /// An empty place in which a database is made.

@@ -90,7 +90,10 @@ impl Home {
                 Ok(found) => Ok(found),
                 Err(error) => {
                     // What is missing is the key; that the keychain is missing too is worth a word.
-                    crate::cli::warn(&[format!("the system's keychain cannot be asked for the key: {error}")]);
+                    crate::cli::warn(&[format!(
+                        "the system's keychain cannot be asked for the key: {}",
+                        why_no_keychain(&error)
+                    )]);
                     Ok(None)
                 }
             },
@@ -105,8 +108,19 @@ fn derive(passphrase: &str, salt: Option<[u8; 16]>) -> Result<MasterKey, NoKey> 
 
 fn no_keychain(error: &keyring_core::Error) -> Error {
     Error::InvalidInput(format!(
-        "the system's keychain cannot keep a key: {error}. Unlock it; or, where there is none, name a file that `waystone key generate --output FILE` made with WAYSTONE_KEY_FILE, or a passphrase with WAYSTONE_PASSPHRASE"
+        "the system's keychain cannot keep a key: {}. Unlock it; or, where there is none, name a file that `waystone key generate --output FILE` made with WAYSTONE_KEY_FILE, or a passphrase with WAYSTONE_PASSPHRASE",
+        why_no_keychain(error)
     ))
+}
+
+/// What a person can make something of, and then what the system says.
+fn why_no_keychain(error: &keyring_core::Error) -> String {
+    let plain = match error {
+        keyring_core::Error::NoDefaultStore | keyring_core::Error::PlatformFailure(_) => "there is none that answers",
+        keyring_core::Error::NoStorageAccess(_) => "it is locked, or there is none that answers",
+        _ => "it refuses",
+    };
+    format!("{plain} ({error})")
 }
 
 /// The key that is set, if one is. That a data directory is sealed with one of the keychain shows when it is opened: others are not to be

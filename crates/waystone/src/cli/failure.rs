@@ -85,10 +85,19 @@ fn reply_to(error: &anyhow::Error) -> ErrorReply {
     }
 }
 
-/// As a person is told it on the command line.
-fn reply_to_person(error: &anyhow::Error) -> ErrorReply {
+/// As it is told on the command line.
+fn reply_in_commands(error: &anyhow::Error) -> ErrorReply {
     let mut reply = reply_to(error);
     reply.error.hint = with_details(&reply.error.hint, &reply.error.details);
+    reply
+}
+
+/// The same to a person, who has no contract that fixes a message.
+fn reply_to_person(error: &anyhow::Error) -> ErrorReply {
+    let mut reply = reply_in_commands(error);
+    if let Some(Error::ContextNotFound(id)) = error.downcast_ref() {
+        reply.error.message = format!("there is no conversation `{id}`");
+    }
     reply
 }
 
@@ -105,7 +114,7 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool, is_doctor: bool) -> E
         let _ = writeln!(std::io::stderr(), "{}", sentence(message));
         return ExitCode::from(1);
     }
-    let code = print(&reply_to_person(error), as_json);
+    let code = print(&if as_json { reply_in_commands(error) } else { reply_to_person(error) }, as_json);
     match error.downcast_ref() {
         // To find that is what the doctor is for.
         Some(OpenError::Database { .. } | OpenError::Lost { .. }) if is_doctor => ExitCode::from(1),

@@ -1,6 +1,7 @@
 //! What the command line says about itself.
 
 use std::io::Write;
+use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -33,7 +34,8 @@ pub(super) fn welcome() -> ExitCode {
 /// Reads what was typed.
 pub(crate) fn parse() -> Result<Arguments, clap::Error> {
     let mut program = hide_in_commands(Arguments::command());
-    let typed = program.try_get_matches_from_mut(std::env::args_os()).map_err(|error| name_output(error, &program))?;
+    let typed = program.try_get_matches_from_mut(std::env::args_os());
+    let typed = typed.map_err(|error| name_number(name_output(error, &program)))?;
     Arguments::from_arg_matches(&typed).map_err(|error| error.format(&mut program))
 }
 
@@ -50,6 +52,26 @@ fn name_output(mut error: clap::Error, program: &Command) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
     error
+}
+
+/// What is no number is said to be that, in the words that settings have for it.
+fn name_number(error: clap::Error) -> clap::Error {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let why = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
+    let (Some(why), Some(value), Some(arg)) =
+        (why, context(ContextKind::InvalidValue), context(ContextKind::InvalidArg))
+    else {
+        return error;
+    };
+    let why = match why.kind() {
+        IntErrorKind::PosOverflow => "is too large",
+        _ => "is not a whole number",
+    };
+    let message = format!("`{value}` {why}, for '{arg}'\n\nFor more information, try '--help'.\n");
+    clap::Error::raw(ErrorKind::ValueValidation, message)
 }
 
 /// The program as man pages show it: settings once, in the first page.

@@ -4,7 +4,7 @@ mod garbage;
 mod list;
 mod put;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use waystone_core::api::{
     AnalyzeGarbage, AnalyzeUsage, ExpandHandle, PinSegments, PruneAction, PruneSegments, RetrieveStashed,
@@ -113,11 +113,12 @@ pub(crate) enum Garbage {
         limit: u32,
     },
     /// Carry out a plan, or prune segments by their ids
+    #[command(group = ArgGroup::new("which").args(["segments", "plan"]).required(true))]
     Prune {
         /// Their ids
         segments: Vec<SegmentId>,
         /// The plan that `segment gc --target` made
-        #[arg(long, conflicts_with = "segments")]
+        #[arg(long)]
         plan: Option<PlanId>,
         /// What to do with them; the plan's own when left out
         #[arg(long, value_enum)]

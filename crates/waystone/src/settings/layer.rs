@@ -82,7 +82,9 @@ fn is_name(text: &str) -> bool {
 fn check_loopback(text: &str) -> Result<(), String> {
     match text.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => Ok(()),
-        Ok(address) => Err(format!("{address} can be reached from other machines, and there are no API keys yet")),
+        Ok(address) => Err(format!(
+            "{address} can be reached from other machines, and there are no API keys yet; leave it at 127.0.0.1, and reach it from elsewhere through a tunnel, such as `ssh -L 3000:127.0.0.1:3000 THIS_MACHINE`"
+        )),
         Err(_) => Err(format!("`{text}` is not an address, such as 127.0.0.1")),
     }
 }

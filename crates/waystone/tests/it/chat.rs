@@ -89,10 +89,14 @@ async fn what_fails_says_why_and_what_to_do() {
         assert!(says.iter().all(|says| told(&output).contains(says)), "{arguments:?}: {output:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
     };
-    check(&["chat", "--context", "nope", "hi"], 1, &["Context with ID nope not found"]);
-    check(&["chat", "--context", "nope", "hi", "--json"], 1, &[r#""code":"CONTEXT_NOT_FOUND""#]);
+    check(&["chat", "--context", "nope", "hi"], 1, &["there is no conversation `nope`"]);
+    check(
+        &["chat", "--context", "nope", "hi", "--json"],
+        1,
+        &[r#""code":"CONTEXT_NOT_FOUND""#, "Context with ID nope"],
+    );
     check(&["context", "show", "nope", "--json"], 1, &[r#""code":"CONTEXT_NOT_FOUND""#]);
-    check(&["context", "delete", "nope", "--yes"], 1, &["Context with ID nope not found"]);
+    check(&["context", "delete", "nope", "--yes"], 1, &["there is no conversation `nope`"]);
     check(&["context", "list", "--state", "Asleep"], 2, &["Idle, ProcessingUserMessage"]);
     check(&["chat", "--branch", "b", "hi"], 2, &["--context"]);
 

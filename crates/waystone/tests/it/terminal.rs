@@ -203,3 +203,38 @@ fn what_is_told_on_a_terminal_is_broken_between_words() {
     let help = Terminal::chat(&person, &[]).enter("/help", PROMPT);
     assert!(help.contains("/branches") && help.lines().all(|line| line.chars().count() <= 80), "{help}");
 }
+
+#[test]
+fn what_is_wrong_is_said_in_plain_words() {
+    let person = Person::new();
+    let check = |arguments: &[&str], code: i32, says: &str| {
+        let output = person.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert!(told(&output).contains(says), "{arguments:?}: {output:?}");
+    };
+    check(
+        &["checkpoint", "view", "--latest", "s", "--tokens", "abc"],
+        2,
+        "error: `abc` is not a whole number, for '--tokens <",
+    );
+    check(
+        &["checkpoint", "show", "c", "--max-tokens", "99999999999999999999"],
+        2,
+        "`99999999999999999999` is too large, for '--max-tokens <",
+    );
+    check(
+        &["session", "list", "--limit", "x", "--json"],
+        2,
+        r#""message":"`x` is not a whole number, for '--limit <LIMIT>'""#,
+    );
+    check(&["segment", "prune"], 2, "<SEGMENTS|--plan <PLAN>>");
+    check(&["context", "show", "nope"], 1, "error: there is no conversation `nope`");
+    let folder = person.folder.path().to_str().unwrap();
+    check(&["restore-from", folder, "--yes"], 3, "there is no waystone.db in it");
+    check(&["serve", "--host", "0.0.0.0"], 2, "ssh -L");
+    let empty = Person::new();
+    let mut sealed = empty.command(&["status"]);
+    sealed.env("WAYSTONE_ENCRYPTION", "enabled").env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent");
+    let refused = told(&sealed.output().unwrap());
+    assert!(refused.contains("cannot keep a key: ") && refused.contains("there is none that answers ("), "{refused}");
+}

@@ -36,7 +36,7 @@ fn a_person_sees_what_fills_the_window_of_the_last_call_and_of_the_next() {
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 
     for (arguments, says) in
-        [(["nope", "main"], "Context with ID nope not found"), ([&id, "nope"], "there is no branch `nope`")]
+        [(["nope", "main"], "there is no conversation `nope`"), ([&id, "nope"], "there is no branch `nope`")]
     {
         let refused = person.run(&["context", "window", arguments[0], "--branch", arguments[1]]);
         assert!(refused.status.code() == Some(1) && told(&refused).contains(says), "{refused:?}");
