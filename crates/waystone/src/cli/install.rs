@@ -9,6 +9,7 @@ mod hook;
 mod json;
 mod layout;
 mod part;
+mod paste;
 mod plan;
 mod scope;
 mod table;
@@ -79,6 +80,9 @@ struct Outcome {
 
 pub(super) fn run(install: &Install, settings: &Settings, out: &Out) -> anyhow::Result<()> {
     let scope = install.scope.0;
+    if install.client == Client::ClaudeDesktop {
+        return paste::show(&program(settings)?, install.undo, out);
+    }
     let files = install.client.files(scope)?.into_iter();
     let steps: Vec<Step> = match install.undo {
         true => files.map(Step::undo).collect::<anyhow::Result<_>>()?,

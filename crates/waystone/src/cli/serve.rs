@@ -1,6 +1,6 @@
 //! `waystone mcp` and `waystone serve`
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,6 +22,12 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn mcp(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
     let (version, stopped) = (env!("CARGO_PKG_VERSION"), stop_signal()?);
     tracing::info!(version, project = %settings.project, "serving MCP on standard input and output");
+    // Agents have a pipe there: who sees this has typed the command.
+    if std::io::stdin().is_terminal() {
+        super::note(
+            "waiting for an agent's messages; `waystone install` sets agents up to start this themselves, Ctrl-C ends it",
+        );
+    }
     let done = Mcp::new(engine.clone(), &settings.user, settings.tools()).serve_stdio(stopped).await;
     tracing::info!("stopped");
     done.map_err(anyhow::Error::msg)

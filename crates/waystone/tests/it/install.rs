@@ -286,3 +286,19 @@ fn a_backup_is_not_written_through_a_link() {
     assert!(!done.status.success());
     assert_eq!((home.read("precious").as_str(), home.read("work/.mcp.json").as_str()), ("mine", "{}"));
 }
+
+#[test]
+fn who_has_claude_desktop_is_shown_what_to_paste_and_where() {
+    let home = Home::new();
+    let before = home.all();
+    let data = home.path("elsewhere");
+    let shown = home.done(&["claude-desktop", "--data-dir", data.to_str().unwrap()]);
+    let lines: Value = serde_json::from_str(&shown[shown.find('{').unwrap()..]).unwrap();
+    let server = json!({ "command": own_path(), "args": ["mcp"], "env": { "WAYSTONE_DATA_DIR": data } });
+    assert_eq!(lines, json!({ "mcpServers": { "waystone": server } }));
+    assert!(shown.contains(".config/Claude/claude_desktop_config.json"), "{shown}");
+    let told: Value = serde_json::from_str(&home.done(&["claude-desktop", "--json"])).unwrap();
+    assert_eq!(told["content"]["mcpServers"]["waystone"], json!({ "command": own_path(), "args": ["mcp"] }));
+    assert!(home.done(&["claude-desktop", "--undo"]).contains("Take `waystone` out"));
+    assert_eq!(home.all(), before, "nothing is written");
+}

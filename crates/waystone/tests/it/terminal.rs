@@ -238,3 +238,14 @@ fn what_is_wrong_is_said_in_plain_words() {
     let refused = told(&sealed.output().unwrap());
     assert!(refused.contains("cannot keep a key: ") && refused.contains("there is none that answers ("), "{refused}");
 }
+
+#[test]
+fn who_types_mcp_is_told_that_it_waits_for_an_agent() {
+    let person = Person::new();
+    let mut terminal = Terminal::begin(&person, &["mcp"]);
+    terminal.wait_for("note: waiting for an agent's messages; `waystone install`");
+    terminal.interrupt();
+    terminal.ended(true);
+    let piped = person.run(&["mcp"]);
+    assert!(!told(&piped).contains("waiting"), "{piped:?}");
+}

@@ -15,6 +15,8 @@ pub(crate) enum Client {
     Codex,
     Cursor,
     Vscode,
+    // Whose file is not written.
+    ClaudeDesktop,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -35,7 +37,7 @@ enum Folder {
     Working,
 }
 
-use Client::{ClaudeCode, Codex, Cursor, Vscode};
+use Client::{ClaudeCode, ClaudeDesktop, Codex, Cursor, Vscode};
 use Folder::{Config, Home, Own, Working};
 use Scope::{Project, User};
 
@@ -80,6 +82,7 @@ impl Client {
                 "Start Codex anew in this directory, let it trust the project, and trust the hooks with /hooks: it runs none before."
             }
             (Cursor, _) => "Start Cursor anew and switch the server on under MCP.",
+            (ClaudeDesktop, _) => "Start Claude Desktop anew.",
             (Vscode, _) => "Start the server from the list of MCP servers in VS Code.",
         }
     }

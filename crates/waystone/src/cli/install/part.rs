@@ -36,6 +36,15 @@ pub(super) struct Passed {
     pub(super) value: Option<String>,
 }
 
+impl Program {
+    /// What is set in the environment of the server that a client starts.
+    pub(super) fn variables(&self) -> Map<String, Value> {
+        let variable =
+            |passed: &Passed| (passed.variable.to_owned(), json!(passed.value.as_deref().unwrap_or("enabled")));
+        self.passed.iter().map(variable).collect()
+    }
+}
+
 impl Part {
     /// What a file of this kind is to hold.
     pub(super) fn content(self, program: &Program) -> Value {
@@ -58,10 +67,8 @@ impl Part {
         }
         server.insert("command".to_owned(), json!(program.path));
         server.insert("args".to_owned(), json!(["mcp"]));
-        let variable =
-            |passed: &Passed| (passed.variable.to_owned(), json!(passed.value.as_deref().unwrap_or("enabled")));
         if !program.passed.is_empty() {
-            server.insert("env".to_owned(), program.passed.iter().map(variable).collect());
+            server.insert("env".to_owned(), Value::Object(program.variables()));
         }
         Value::Object(server)
     }
