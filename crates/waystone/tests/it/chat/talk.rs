@@ -159,8 +159,13 @@ fn a_line_is_edited_and_taken_from_those_before() {
     said("two \\\rlines", "two lines");
     said(UP, "two lines");
     said("\x1b[200~pasted\rin two lines\x1b[201~", "pasted in two lines");
-    terminal.press("never said\x03");
-    terminal.wait_for("Ctrl-C once more");
+    let refused = terminal.enter("/switch nope", PROMPT);
+    assert!(refused.contains("hint: list them with `/branches`"), "{refused}");
+    // Only twice in a row, with no other key in between.
+    for typed in ["never said", "nor this"] {
+        terminal.press(&format!("{typed}\x03"));
+        terminal.wait_for("Ctrl-C once more");
+    }
     terminal.press("\x03");
     assert!(terminal.ended(true).contains("` goes on\n"));
     let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();
