@@ -71,7 +71,7 @@ def main(binary):
 
             # A plain directory is sealed with a key that is made there.
             answer(*save, data="plain")
-            answer("key", "encrypt-store", data="plain")
+            answer("key", "encrypt-store", "--yes", data="plain")
             assert answer("status", data="plain")["encrypted"] is True
             assert answer("checkpoint", "show", "--latest", "s", data="plain")["context"] == {"goal": "kept in a keychain"}
             checks += 1

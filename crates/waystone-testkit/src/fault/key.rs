@@ -99,7 +99,7 @@ impl Prepared {
     fn changing(&self, place: &Place<'_>, key: &str, new: &str) -> Command {
         let mut command = place.command(Some(key));
         match self.change {
-            Change::Seal => command.args(["key", "encrypt-store"]),
+            Change::Seal => command.args(["key", "encrypt-store", "--yes"]),
             Change::Rotate => command.args(["key", "rotate", "--output"]).arg(place.key(new)),
         };
         command

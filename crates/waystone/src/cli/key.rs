@@ -13,7 +13,7 @@ use waystone_store::{MasterKey, OpenError, Rekeyed, Root, Sqlite, encrypt_store,
 use zeroize::Zeroizing;
 
 use super::failure::Failure;
-use super::render::{Out, advance, bar, plain};
+use super::render::{Out, advance, ask, bar, plain};
 use crate::key::{self, Home};
 use crate::settings::Settings;
 
@@ -40,7 +40,11 @@ pub(crate) enum Command {
     #[command(
         after_help = "The key is the one that is set with WAYSTONE_KEY_FILE or WAYSTONE_PASSPHRASE, and otherwise a new one in the system's keychain. What was plain is removed, exports and copies elsewhere excepted; a disk may still hold traces of it."
     )]
-    EncryptStore,
+    EncryptStore {
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -89,7 +93,7 @@ impl Rotate {
 impl Command {
     /// Whether it changes the store.
     pub(crate) fn is_change(&self) -> bool {
-        matches!(self, Self::Rotate(_) | Self::EncryptStore)
+        matches!(self, Self::Rotate(_) | Self::EncryptStore { .. })
     }
 }
 
@@ -113,7 +117,7 @@ pub(crate) fn run(command: &Command, settings: &Settings, out: &Out) -> anyhow::
             }
             .into()),
         },
-        Command::Rotate(_) | Command::EncryptStore => Ok(()),
+        Command::Rotate(_) | Command::EncryptStore { .. } => Ok(()),
     }
 }
 
@@ -173,7 +177,15 @@ pub(crate) async fn change(
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Option<MasterKey>> {
     let root = |key| Root { path: &settings.data_dir, key, seals: false };
-    if waystone_store::find_key_mark(&settings.data_dir).is_some() {
+    let mark = waystone_store::find_key_mark(&settings.data_dir);
+    if let (Command::EncryptStore { yes: false }, Some(None)) = (command, mark) {
+        let question = format!(
+            "Seal all that is in {}? There is no way back: without the key nothing of it can be read any more.",
+            settings.data_dir.display()
+        );
+        ask(&question, "a data directory is sealed", "nothing was sealed")?;
+    }
+    if mark.is_some() {
         check(settings, clock).await?;
     }
     let (key, done) = match command {
@@ -186,7 +198,7 @@ pub(crate) async fn change(
             ));
             (new, done)
         }
-        Command::EncryptStore => {
+        Command::EncryptStore { .. } => {
             let bar = bar("sealing");
             let progress = &mut |done, total| advance(&bar, done, total);
             let done = encrypt_store(root(None), || key::find_to_seal(settings), clock, progress)?;
@@ -198,20 +210,22 @@ pub(crate) async fn change(
         }
         Command::Generate { .. } | Command::Export { .. } => return Ok(None),
     };
-    tell(&done);
+    tell(&done, if matches!(command, Command::Rotate(_)) { "under the old key" } else { "plain" });
     Ok(Some(key))
 }
 
 /// So many of what was removed are named.
 const NAMED_MAX: usize = 3;
 
-fn tell(done: &Rekeyed) {
+/// `was` is what was wrong with what was removed.
+fn tell(done: &Rekeyed, was: &str) {
+    super::note("a new backup was made under the new key");
     if !done.removed.is_empty() {
-        let copies = if done.removed.len() == 1 { "copy" } else { "copies" };
+        let (copies, were) = if done.removed.len() == 1 { ("copy", "was") } else { ("copies", "were") };
         let named: Vec<String> = done.removed.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
         let more = if done.removed.len() > NAMED_MAX { ", …" } else { "" };
         super::note(&format!(
-            "{} older {copies} removed that the key does not open: {}{more}",
+            "{} older {copies} removed, which {were} {was}: {}{more}",
             done.removed.len(),
             named.join(", ")
         ));

@@ -199,17 +199,20 @@ fn a_plain_directory_that_is_sealed_keeps_everything_and_leaves_nothing_plain() 
     place.run(&["backup"]);
     let before = place.all();
     assert!(!files_with(&place.data(), CANARY.as_bytes()).is_empty());
-    assert!(place.refused(&["key", "encrypt-store"]).contains("WAYSTONE_KEY_FILE"), "there is no keychain here");
+    assert!(
+        place.refused(&["key", "encrypt-store", "--yes"]).contains("WAYSTONE_KEY_FILE"),
+        "there is no keychain here"
+    );
     assert_eq!(place.all(), before);
 
     let key = place.path("key");
     place.run(&["key", "generate", "--output", text(&key)]);
     place.set(&[("WAYSTONE_KEY_FILE", text(&key))]);
-    place.run(&["key", "encrypt-store"]);
+    place.run(&["key", "encrypt-store", "--yes"]);
     assert_eq!(files_with(&place.data(), CANARY.as_bytes()), Vec::<PathBuf>::new());
     assert_eq!(place.all(), before);
     assert!(place.run(&["audit", "verify"])["sound"].as_bool().unwrap());
-    place.run(&["key", "encrypt-store"]);
+    place.run(&["key", "encrypt-store", "--yes"]);
     assert_eq!(place.all(), before, "twice is as good as once");
 
     // It goes on as it would have.
@@ -273,7 +276,7 @@ fn a_directory_of_an_older_format_is_sealed_and_nothing_plain_is_left_of_it() {
     copy_dir(&place.data(), &copy.data());
     let listed = copy.run(&["checkpoint", "list", "--limit", "100"]);
     place.set(&[PASSPHRASE]);
-    place.run(&["key", "encrypt-store"]);
+    place.run(&["key", "encrypt-store", "--yes"]);
     let sealed = place.run(&["checkpoint", "list", "--limit", "100"]);
     assert_eq!(sealed["checkpoints"], listed["checkpoints"]);
     let mut backups = std::fs::read_dir(place.data().join("backups")).unwrap();
@@ -296,7 +299,7 @@ fn what_is_damaged_is_healed_before_the_key_is_changed_or_it_is_not_changed() {
     place.set(&[("WAYSTONE_KEY_FILE", text(&key))]);
     let garble = |sql: &str| audit::open(&place.data()).execute_batch(sql).unwrap();
     garble("UPDATE checkpoint_bytes SET bytes = zeroblob(20)");
-    place.run(&["key", "encrypt-store"]);
+    place.run(&["key", "encrypt-store", "--yes"]);
     assert_eq!(place.all(), before, "healed from the files first");
 
     garble("UPDATE checkpoint_bytes SET bytes = zeroblob(20)");

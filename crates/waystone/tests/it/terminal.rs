@@ -249,3 +249,24 @@ fn who_types_mcp_is_told_that_it_waits_for_an_agent() {
     let piped = person.run(&["mcp"]);
     assert!(!told(&piped).contains("waiting"), "{piped:?}");
 }
+
+#[test]
+fn who_seals_a_directory_is_asked_before_and_told_what_became_of_its_copies() {
+    let person = Person::new();
+    save(&person, "billing");
+    person.ask(&["backup"]);
+    let key = person.folder.path().join("key");
+    person.ask(&["key", "generate", "--output", key.to_str().unwrap()]);
+    let seal = ["--key-file", key.to_str().unwrap(), "key", "encrypt-store"];
+    let refused = person.run(&seal);
+    assert!(refused.status.code() == Some(2) && told(&refused).contains("use --yes"), "{refused:?}");
+    let mut terminal = Terminal::begin(&person, &seal);
+    assert!(terminal.wait_for("[y/N] ").contains("There is no way back"));
+    terminal.press("n\r");
+    assert!(terminal.ended(false).ends_with("Nothing was sealed.\n"));
+    assert_eq!(person.ask_json(&["status"])["encrypted"], false);
+
+    let sealed = told(&person.run(&[&seal[..], &["--yes"]].concat()));
+    assert!(sealed.contains("note: a new backup was made under the new key"), "{sealed}");
+    assert!(sealed.contains("older copies removed, which were plain: "), "{sealed}");
+}
