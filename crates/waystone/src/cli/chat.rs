@@ -9,6 +9,7 @@ mod call;
 mod command;
 mod decide;
 mod edit;
+mod flow;
 mod input;
 mod prompt;
 mod recall;

@@ -270,3 +270,17 @@ fn who_seals_a_directory_is_asked_before_and_told_what_became_of_its_copies() {
     assert!(sealed.contains("note: a new backup was made under the new key"), "{sealed}");
     assert!(sealed.contains("older copies removed, which were plain: "), "{sealed}");
 }
+
+#[test]
+fn an_answer_is_broken_between_words() {
+    let person = Person::new();
+    let said = "please tell me about waystones, and how travellers of old found their way by them over the moors";
+    let mut terminal = Terminal::chat(&person, &[]);
+    let shown = terminal.enter(said, PROMPT);
+    let answer = &shown[shown.find("You said").unwrap()..];
+    assert!(answer.lines().count() > 1 && answer.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let id = person.ask_json(&["context", "list"])["contexts"][0]["id"].as_str().unwrap().to_owned();
+    let kept = person.said(&id, "main")[1].1.clone();
+    assert_eq!(answer.split_whitespace().collect::<Vec<_>>(), kept.split_whitespace().collect::<Vec<_>>());
+    assert!(!kept.contains('\n'), "{kept}");
+}

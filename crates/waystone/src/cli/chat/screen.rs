@@ -13,6 +13,7 @@ use waystone_core::api::{ApprovalStatus, ContextState, ToolOutcome, TurnError};
 use waystone_core::id::SegmentId;
 
 use super::call::call_line;
+use super::flow::Flow;
 use crate::cli::render::{line, plain_text};
 
 /// What happens in a conversation, as far as it is shown.
@@ -116,14 +117,17 @@ pub(super) struct Screen<W> {
     /// The message that is shown, in which attempt, and what is shown of it.
     message: Option<(SegmentId, u64)>,
     text: String,
+    flow: Flow,
     is_at_margin: bool,
     /// The message that is whole, and whether someone ended it.
     pub(super) completed: Option<(SegmentId, bool)>,
 }
 
 impl<W: Write> Screen<W> {
-    pub(super) fn new(target: Option<W>) -> Self {
-        Self { target, message: None, text: String::new(), is_at_margin: true, completed: None }
+    /// `columns` are those of the terminal that it is shown on, if it is.
+    pub(super) fn new(target: Option<W>, columns: Option<usize>) -> Self {
+        let flow = Flow::new(columns);
+        Self { target, message: None, text: String::new(), flow, is_at_margin: true, completed: None }
     }
 
     pub(super) fn show(&mut self, event: Event) -> io::Result<()> {
@@ -188,23 +192,28 @@ impl<W: Write> Screen<W> {
             self.mark("the answer begins anew")?;
         }
         (self.message, self.text) = (message, String::new());
-        Ok(())
+        let rest = self.flow.end();
+        self.write(&rest)
     }
 
     fn add(&mut self, text: &str) -> io::Result<()> {
         self.text += text;
-        self.write(&plain_text(text))
+        let shown = self.flow.add(&plain_text(text));
+        self.write(&shown)
     }
 
     /// A line of ours.
     pub(super) fn mark(&mut self, what: &str) -> io::Result<()> {
         self.end_line()?;
         let style = Style::new().dimmed();
-        self.write(&format!("{style}[{}]{style:#}\n", line(what)))
+        let what = self.flow.wrap(&format!("[{}]", line(what)), 0);
+        self.write(&format!("{style}{what}{style:#}\n"))
     }
 
     /// Ends the line that the text is in.
     pub(super) fn end_line(&mut self) -> io::Result<()> {
+        let rest = self.flow.end();
+        self.write(&rest)?;
         if self.is_at_margin { Ok(()) } else { self.write("\n") }
     }
 
@@ -258,7 +267,11 @@ mod tests {
 
     /// What is seen on a screen without colours.
     fn check(events: impl IntoIterator<Item = Event>, seen: &str) {
-        let mut screen = Screen::new(Some(anstream::StripStream::new(Vec::new())));
+        check_on(None, events, seen);
+    }
+
+    fn check_on(columns: Option<usize>, events: impl IntoIterator<Item = Event>, seen: &str) {
+        let mut screen = Screen::new(Some(anstream::StripStream::new(Vec::new())), columns);
         for event in events {
             screen.show(event).unwrap();
         }
@@ -273,6 +286,18 @@ mod tests {
             "Hi \\u{1b}[2Jyou\n",
         );
         check([delta("a", 1, "\u{1b}"), delta("a", 1, "[31m")], "\\u{1b}[31m\n");
+    }
+
+    #[test]
+    fn an_answer_is_broken_between_words_where_the_terminal_ends() {
+        let whole = "one two three four five six";
+        let parts = [delta("a", 1, "one two three fo"), delta("a", 1, "ur five"), completed("a", whole)];
+        check_on(Some(20), parts, "one two three four\nfive six\n");
+        check_on(
+            Some(20),
+            [delta("a", 1, "half of a wo"), failed("it failed")],
+            "half of a wo\n[it failed; trying\n  again]\n",
+        );
     }
 
     #[test]

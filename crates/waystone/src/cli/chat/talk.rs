@@ -18,6 +18,7 @@ use super::screen::Screen;
 use super::waits;
 use crate::cli::failure::TurnFailed;
 use crate::cli::note;
+use crate::platform::terminal_columns;
 
 /// The newest messages are read so many at once.
 const PAGE: u32 = 100;
@@ -54,7 +55,7 @@ pub(super) struct Talk<'a> {
 
 impl Talk<'_> {
     fn screen(&self, is_shown: bool) -> Screen<impl io::Write + use<>> {
-        Screen::new(is_shown.then(anstream::stdout))
+        Screen::new(is_shown.then(anstream::stdout), terminal_columns(io::stdout()))
     }
 
     /// Goes on with a conversation. A turn that is under way is followed to its end first.
