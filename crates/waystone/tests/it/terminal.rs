@@ -196,9 +196,10 @@ fn what_is_not_what_was_asked_for_is_said_to_be_that_before_it_is_shown() {
 #[test]
 fn what_is_told_on_a_terminal_is_broken_between_words() {
     let person = Person::new();
-    let shown = Terminal::begin(&person, &["undo"]).ended(false);
+    let wrong = ["chat", "--model", "gpt-x", "hi"];
+    let shown = Terminal::begin(&person, &wrong).ended(false);
     assert!(shown.lines().count() > 1 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-    let unbroken = told(&person.run(&["undo"]));
+    let unbroken = told(&person.run(&wrong));
     assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), unbroken.split_whitespace().collect::<Vec<_>>());
     let help = Terminal::chat(&person, &[]).enter("/help", PROMPT);
     assert!(help.contains("/branches") && help.lines().all(|line| line.chars().count() <= 80), "{help}");
