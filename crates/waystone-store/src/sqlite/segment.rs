@@ -97,7 +97,8 @@ impl Within {
         match self {
             Self::Task(key) => Some(*key),
             Self::Project => None,
-            Self::Nothing => Some(0),
+            // No key is negative; in the sums 0 stands for what has no task.
+            Self::Nothing => Some(-1),
         }
     }
 }

@@ -55,6 +55,19 @@ async fn usage_counts_the_working_tier_of_the_project_or_of_a_task() {
 }
 
 #[tokio::test]
+async fn a_task_without_segments_is_empty_whatever_belongs_to_no_task() {
+    let h = Harness::new();
+    let none = add_one(&h, json!({ "text": text_of(70) })).await;
+    let of_task = usage(&h, json!({ "task_id": "zzz", "token_limit": 100 })).await.unwrap();
+    assert_eq!((of_task.usage_metrics.total_tokens, of_task.usage_metrics.total_segments), (0, 0));
+    assert_eq!((of_task.pruning_candidates_count, of_task.health_score.score), (0, 100.0));
+    assert_eq!((of_task.next, of_task.suggested_actions, of_task.warnings), (None, vec![], Vec::<String>::new()));
+    let again = put(&h, json!({ "text": text_of(70), "task_id": "zzz" })).await.unwrap();
+    assert_eq!((again.segment_ids[0].as_str(), again.usage_percent), (none.as_str(), 0.0), "it stays without a task");
+    assert_eq!(usage(&h, json!({ "token_limit": 100 })).await.unwrap().usage_metrics.total_tokens, 70);
+}
+
+#[tokio::test]
 async fn health_falls_with_usage_and_age_and_rises_with_variety() {
     let h = Harness::new();
     let empty = usage(&h, json!({})).await.unwrap().health_score;
