@@ -117,9 +117,13 @@ fn check_query(query: Option<&str>) -> Result<()> {
     check_length(query.unwrap_or_default())?;
     // It would select everything.
     if query.is_some_and(|query| !query.trim().is_empty() && Words::parse(query).is_empty()) {
-        return Err(Error::InvalidInput("query has no word to look for".to_owned()));
+        return Err(no_word());
     }
     Ok(())
+}
+
+fn no_word() -> Error {
+    Error::InvalidInput("query has no word to look for".to_owned())
 }
 
 /// Moves segments out of the window into the stash, where they stay searchable: those with every word of the query that pass the filters;
@@ -141,6 +145,10 @@ pub struct StashSegments {
 
 impl StashSegments {
     pub(crate) fn check(&self) -> Result<()> {
+        // One that was meant to have words must not empty the window.
+        if self.query.as_deref().is_some_and(|query| Words::parse(query).is_empty()) {
+            return Err(no_word());
+        }
         check_selection(self.query.as_deref(), self.filters.as_ref())
     }
 }

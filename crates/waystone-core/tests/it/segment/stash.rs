@@ -40,13 +40,27 @@ async fn to_be_stashed_a_text_must_have_every_word_and_quoted_phrase() {
         ("fails \"header parsing\"", pick(&[1])),
         ("fail", pick(&[])),
         ("header none", pick(&[])),
-        ("", pick(&[0, 1, 2, 3])),
     ] {
         let stashed = stash(&h, json!({ "query": query })).await.unwrap();
         assert_eq!(json!(stashed.stashed_segments), json!(expected), "{query}");
         retrieve(&h, json!({ "move_to_active": true })).await.unwrap();
         assert_eq!(in_window(&h).await, all);
     }
+}
+
+#[tokio::test]
+async fn a_query_of_nothing_stashes_nothing() {
+    let h = Harness::new();
+    let all = add(&h, json!({ "texts": ["a", "b"] })).await;
+    for query in ["", " ", "\n\t", "?!", "\"\""] {
+        for filters in [json!(null), json!({ "type": "note" })] {
+            let refused = stash(&h, json!({ "query": query, "filters": filters })).await.unwrap_err();
+            assert_eq!(refused.to_string(), "query has no word to look for", "{query:?}");
+        }
+    }
+    assert_eq!(in_window(&h).await, all);
+    let stashed = stash(&h, json!({ "query": null, "filters": { "type": "note" } })).await.unwrap();
+    assert_eq!(json!(stashed.stashed_segments), json!(all), "nothing was given");
 }
 
 fn hit(segment: &Segment) -> &Hit {
@@ -210,7 +224,7 @@ async fn a_query_without_a_word_selects_nothing() {
     add(&h, json!({ "text": "a => b" })).await;
     let refused = stash(&h, json!({ "query": "=> !!" })).await.unwrap_err();
     assert_eq!(refused.to_string(), "query has no word to look for");
-    assert_eq!(stash(&h, json!({ "query": " " })).await.unwrap().segments_matched, 1, "blank is no query");
+    assert_eq!(search(&h, json!({ "query": " ", "filters": { "tier": "working" } })).await.unwrap().total_matches, 1);
 }
 
 #[tokio::test]
