@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::metadata::{TAGS_MAX, TEXT_MAX};
-use super::{Hit, LIMIT_MAX, NextCall, Origin, check_claimed, check_limit};
+use super::{Hit, LIMIT_MAX, NextCall, Origin, check_claimed, check_limit, check_time};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{ProjectId, SegmentId, TaskId, TopicId};
@@ -186,7 +186,7 @@ pub struct SaidMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     pub content: String,
-    /// When it was said; now when left out.
+    /// When it was said, from 1970 to a day from now; now when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
 }
@@ -207,7 +207,7 @@ impl PutSegments {
     /// The largest number that a line may have.
     const LINE_MAX: u64 = (1 << 53) - 1;
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, now: Timestamp) -> Result<()> {
         let given = [self.text.is_some(), self.texts.is_some(), self.messages.is_some()];
         if given.iter().filter(|given| **given).count() != 1 {
             return Err(Error::InvalidInput("give one of text, texts and messages".to_owned()));
@@ -223,7 +223,10 @@ impl PutSegments {
         check_tags(&self.tags)?;
         check_claimed(self.origin)?;
         check_path(self.file_path.as_deref())?;
-        self.messages.iter().flatten().try_for_each(SaidMessage::check)?;
+        for (at, message) in self.messages.iter().flatten().enumerate() {
+            message.check()?;
+            message.timestamp.map_or(Ok(()), |said| check_time(&format!("messages/{at}/timestamp"), said, now))?;
+        }
         check_lines(self.line_range)
     }
 

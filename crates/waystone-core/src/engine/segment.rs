@@ -55,7 +55,7 @@ impl Engine {
     /// Captures texts, those that are known by touching them.
     pub async fn put_segments(&self, scope: &Scope, mut request: PutSegments) -> Result<PutReply> {
         self.check_writable()?;
-        request.check()?;
+        request.check(self.clock.now())?;
         let project = self.project_or_own(request.project_id.take());
         let said = request.messages.take();
         let kind = request.kind.unwrap_or(if said.is_some() { SegmentType::Message } else { SegmentType::Note });

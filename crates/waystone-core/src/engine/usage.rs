@@ -8,7 +8,7 @@ use super::Engine;
 use super::segment::Text;
 use crate::api::{
     AnalyzeUsage, Descriptors, Factors, Health, Impact, NextCall, PutSegments, Recommendation, SegmentType, TOKENS_MAX,
-    UsageMetrics, UsageReply,
+    UsageMetrics, UsageReply, check_time,
 };
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -83,19 +83,20 @@ impl Engine {
         &self,
         scope: &Scope,
         project: &ProjectId,
-        descriptors: Descriptors,
+        mut descriptors: Descriptors,
     ) -> Result<(Vec<String>, Option<String>)> {
+        let told = self.forget_wrong_times(&mut descriptors);
         let pointer = |list: &str, at: usize, field: &str| format!("/context_descriptors/{list}/{at}/{field}");
         let said = descriptors.recent_messages.into_iter().enumerate();
         let said = said.map(|(at, message)| {
             Text::of_message(pointer("recent_messages", at, "content"), message, SegmentType::Message)
         });
-        let told = descriptors.segment_summaries.into_iter().enumerate();
-        let told = told.map(|(at, (text, kind))| {
+        let summed = descriptors.segment_summaries.into_iter().enumerate();
+        let summed = summed.map(|(at, (text, kind))| {
             let pointer = pointer("segment_summaries", at, "text");
             Text { pointer, text, kind, role: None, said: None }
         });
-        let texts: Vec<Text> = said.chain(told).collect();
+        let texts: Vec<Text> = said.chain(summed).collect();
         if texts.is_empty() {
             return Ok((Vec::new(), None));
         }
@@ -105,9 +106,22 @@ impl Engine {
             return Err(Error::InvalidInput(message));
         }
         let with = PutSegments { task_id: descriptors.task_id, ..PutSegments::default() };
-        self.put_texts(scope, project, texts, with)
-            .await
-            .map(|put| (put.warnings, put.operation.map(|seq| seq.to_string())))
+        let put = self.put_texts(scope, project, texts, with).await?;
+        Ok((told.into_iter().chain(put.warnings).collect(), put.operation.map(|seq| seq.to_string())))
+    }
+
+    /// Platforms describe themselves as they like: a time that cannot be is passed over, as all that is not understood.
+    fn forget_wrong_times(&self, descriptors: &mut Descriptors) -> Option<String> {
+        let (now, mut count) = (self.clock.now(), 0);
+        for message in &mut descriptors.recent_messages {
+            count += usize::from(message.timestamp.take_if(|said| check_time("", *said, now).is_err()).is_some());
+        }
+        let have = if count == 1 { "has" } else { "have" };
+        (count > 0).then(|| {
+            format!(
+                "{count} of the described messages {have} a time before 1970 or more than a day from now: they count as said now"
+            )
+        })
     }
 
     pub(super) fn percent(&self, tokens: u64, limit: u64) -> f64 {

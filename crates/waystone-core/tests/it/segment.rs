@@ -4,6 +4,7 @@ mod collect;
 mod random;
 mod stash;
 mod task;
+mod time;
 mod undo;
 mod usage;
 
