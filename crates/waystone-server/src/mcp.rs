@@ -9,6 +9,7 @@ mod frame;
 mod garbage;
 mod handle;
 mod mark;
+mod offer;
 mod operation;
 mod resume;
 mod segment;
@@ -38,6 +39,7 @@ use waystone_core::{Engine, Error};
 
 pub(crate) use aside::{Aside, with_reply};
 pub(crate) use frame::Refusal;
+use offer::Withheld;
 use stdio::Stdio;
 use tool::Tool;
 
@@ -132,6 +134,7 @@ pub struct Mcp {
     user: Arc<str>,
     set: ToolSet,
     tools: Arc<[Tool]>,
+    withheld: Arc<Withheld>,
     room: Room,
 }
 
@@ -143,7 +146,9 @@ impl Mcp {
 
     /// The same, with room that others take too.
     pub(crate) fn with(engine: Engine, user: &str, set: ToolSet, room: Room) -> Self {
-        Self { engine, user: user.into(), set, tools: tools(set).into(), room }
+        let offered = tools(set);
+        let withheld = Withheld::of(&tools(ToolSet::All), &offered).into();
+        Self { engine, user: user.into(), set, tools: offered.into(), withheld, room }
     }
 
     /// Serves one client over standard input and output until it closes them or `stop` completes. Requests under way are
@@ -274,6 +279,7 @@ impl ServerHandler for Mcp {
         let begun = Instant::now();
         let reply = caught(tool.call(self.engine.clone(), scope.clone(), arguments)).await.flatten();
         self.engine.note_call(&scope, &tool.definition.name, begun.elapsed());
+        let reply = if tool.has_large_reply { reply } else { reply.map(|text| self.withheld.take_from(text)) };
         match (reply, aside) {
             (Ok(text), Some(aside)) if text.len() > INLINE_BYTES_MAX => {
                 aside.put_reply(text, taken);

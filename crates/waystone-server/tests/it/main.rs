@@ -13,6 +13,7 @@ mod guard;
 mod hostile;
 mod mcp;
 mod models;
+mod offer;
 mod parity;
 mod read_only;
 mod segments;
