@@ -18,6 +18,11 @@ const NEIGHBOURS: [f32; 2] = [0.35, 0.25];
 pub const NEAR: f32 = 0.35;
 /// So many are found by their meaning.
 pub const NEAREST: usize = 100;
+/// What is not nearer in meaning, and has no word of the query, is not retrieved: words that are none come as near as 0.52 to what has
+/// nothing to do with them.
+const RETRIEVED_NEAR: f32 = 0.55;
+/// Nor is what fits less than this share of what fits best.
+const RETRIEVED_SHARE: f32 = 0.3;
 /// Words are taken, the rarest first, until so many texts have one.
 const TEXTS_MAX: u32 = 5000;
 /// As many phrases, names and paths of a query are looked for as they are.
@@ -134,6 +139,13 @@ pub struct Found {
     pub score: f32,
     pub by_words: bool,
     pub by_meaning: bool,
+    /// How near it is in meaning; 0 if it was not found by that.
+    pub near: f32,
+}
+
+/// Whether something is worth having back, by the score of what fits best: what stands beside a match or hardly fits is found only.
+pub fn is_retrieved(found: &Found, best: f32) -> bool {
+    (found.by_words || found.near > RETRIEVED_NEAR) && found.score >= RETRIEVED_SHARE * best
 }
 
 /// Joins what was found by words, with a score each, and by meaning, the nearest first with how near it is. `beside` names the segments
@@ -144,7 +156,7 @@ pub fn join(
     beside: impl Fn(usize) -> [[Option<usize>; 2]; 2],
 ) -> Vec<Found> {
     let mut found: HashMap<usize, Found> = HashMap::new();
-    let new = |place: usize| Found { place, score: 0.0, by_words: false, by_meaning: false };
+    let new = |place: usize| Found { place, score: 0.0, by_words: false, by_meaning: false, near: 0.0 };
     let best = words.iter().fold(0f32, |best, (_, score)| best.max(*score));
     for (place, score) in words.iter().filter(|(_, score)| *score > 0.0) {
         let entry = found.entry(*place).or_insert_with(|| new(*place));
@@ -158,7 +170,7 @@ pub fn join(
     for (place, near) in nearest.iter().filter(|(place, near)| *near > low && is_near(*place, *near)) {
         let entry = found.entry(*place).or_insert_with(|| new(*place));
         entry.score += (1.0 - WORDS) * (near - low) / (high - low);
-        entry.by_meaning = true;
+        (entry.by_meaning, entry.near) = (true, *near);
     }
     let mut lifts: HashMap<usize, f32> = HashMap::new();
     for entry in found.values() {

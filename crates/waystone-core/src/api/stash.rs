@@ -270,7 +270,7 @@ pub struct RetrieveReply {
     /// Those that are in the window now, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to_active: Option<Vec<SegmentId>>,
-    /// How many were found, those beyond the limit included.
+    /// How many fit, those beyond the limit included.
     pub segments_found: u64,
     /// Give it to context_undo to take this back; left out when nothing changed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,7 @@ impl Engine {
             tiers,
             filters,
             query: request.query.clone(),
+            fits: None,
             is_ascending: false,
             limit: request.limit,
             cursor: None,

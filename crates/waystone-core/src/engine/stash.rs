@@ -3,16 +3,15 @@
 use super::Engine;
 use super::segment::preview;
 use crate::api::{
-    Hit, RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, Segment, SegmentError, SegmentFilters, StashReply,
+    RetrieveReply, RetrieveStashed, SearchReply, SearchStashed, Segment, SegmentError, SegmentFilters, StashReply,
     StashSegments, Tier,
 };
 use crate::error::Result;
 use crate::id::{ProjectId, SegmentId};
+use crate::search::{Found, is_retrieved};
 use crate::store::{Change, ChangeSegments, Scope, SegmentPage, SelectSegments, WhichSegments, WhichTask};
 use crate::words::Words;
 
-/// What fits less than this share of what fits best is found, but not retrieved.
-const RETRIEVED_SHARE: f64 = 0.3;
 /// As many ids stand in a reply.
 const IDS_LISTED_MAX: usize = 10_000;
 
@@ -60,7 +59,7 @@ impl Engine {
     pub async fn search_stashed(&self, scope: &Scope, request: SearchStashed) -> Result<SearchReply> {
         request.check()?;
         let (query, filters) = (request.query, request.filters.unwrap_or_default());
-        let look = Look { limit: request.limit, cursor: request.cursor, full: request.full };
+        let look = Look { limit: request.limit, cursor: request.cursor, full: request.full, fits: None };
         let page = self.look_in_stash(scope, request.project_id, query.as_deref(), &filters, look).await?;
         Ok(SearchReply {
             segments: page.segments,
@@ -75,16 +74,15 @@ impl Engine {
 
     /// The same, and moved into the window if that is asked for.
     pub async fn retrieve_stashed(&self, scope: &Scope, request: RetrieveStashed) -> Result<RetrieveReply> {
-        self.check_writable()?;
+        if request.move_to_active {
+            self.check_writable()?;
+        }
         request.check()?;
         let project = self.project_or_own(request.project_id);
         let filters = request.filters.unwrap_or_default();
-        let look = Look { limit: request.limit, cursor: None, full: request.full };
+        let look = Look { limit: request.limit, cursor: None, full: request.full, fits: Some(is_retrieved) };
         let found = self.look_in_stash(scope, Some(project.clone()), request.query.as_deref(), &filters, look).await?;
         let (mut segments, mut moved, mut operation) = (found.segments, None, None);
-        let best = segments.first().and_then(|segment| segment.hit.as_ref()).map_or(0.0, |hit| hit.score);
-        let fits = |hit: &Hit| hit.score >= RETRIEVED_SHARE * best && hit.why != Hit::BESIDE;
-        segments.retain(|segment| segment.hit.as_ref().is_none_or(fits));
         if request.move_to_active {
             let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.segment_id.clone()).collect();
             let which = WhichSegments::Ids(ids);
@@ -128,6 +126,7 @@ impl Engine {
             tiers,
             filters,
             query: query.unwrap_or_default().to_owned(),
+            fits: look.fits,
             is_ascending: false,
             limit: look.limit,
             cursor: look.cursor,
@@ -146,6 +145,7 @@ struct Look {
     limit: u32,
     cursor: Option<String>,
     full: bool,
+    fits: Option<fn(&Found, f32) -> bool>,
 }
 
 fn pinned(id: SegmentId) -> SegmentError {

@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{BranchName, PlanId, ProjectId, SegmentId, SessionId, TaskId, TopicId};
 use crate::meaning::Piece;
+use crate::search::Found;
 use crate::words::Words;
 
 /// Which task of a project is meant.
@@ -89,6 +90,8 @@ pub struct SelectSegments {
     pub filters: SegmentFilters,
     /// What to search for; nothing when they are listed.
     pub query: String,
+    /// Which of what was found count, by the best score; all when left out.
+    pub fits: Option<fn(&Found, f32) -> bool>,
     /// Oldest first, or newest.
     pub is_ascending: bool,
     pub limit: u32,

@@ -12,9 +12,8 @@ fn body_of(operation: &str) -> Option<Value> {
     let segments = json!({ "segment_ids": ["a"] });
     match operation {
         "save_checkpoint" => Some(json!({ "context": { "n": 1 } })),
-        "back_up" | "clean_up" | "create_snapshot" | "set_current_task" | "stash_segments" | "retrieve_stashed" => {
-            Some(json!({}))
-        }
+        "back_up" | "clean_up" | "create_snapshot" | "set_current_task" | "stash_segments" => Some(json!({})),
+        "retrieve_stashed" => Some(json!({ "move_to_active": true })),
         "import_document" => Some(json!({ "format": "waystone.session", "version": 1 })),
         "analyze_garbage" => Some(json!({ "target_tokens": 1 })),
         "prune_segments" => Some(json!({ "segment_ids": ["a"], "action": "stash" })),
@@ -50,8 +49,8 @@ fn arguments_of(tool: &str) -> Value {
         "context_gc_analyze" => json!({ "project_id": "p", "target_tokens": 1 }),
         "context_gc_prune" => json!({ "project_id": "p", "segment_ids": ["a"], "action": "stash" }),
         "context_gc_pin" | "context_gc_unpin" => ids,
+        "context_retrieve_stashed" => json!({ "project_id": "p", "move_to_active": true }),
         "context_stash"
-        | "context_retrieve_stashed"
         | "context_set_current_task"
         | "context_undo"
         | "context_create_task_snapshot"
@@ -113,6 +112,24 @@ async fn every_tool_that_changes_something_is_refused_in_read_only_mode() {
     assert!(refused >= 14, "{refused}");
     let usage = json!({ "name": "context_analyze_usage", "arguments": { "project_id": "p" } });
     assert_ne!(json_of(c.send(rpc("tools/call", &usage)).await).await["result"]["isError"], true);
+}
+
+#[tokio::test]
+async fn what_is_stashed_is_read_in_read_only_mode() {
+    let c = read_only();
+    let put = json!({ "project_id": "p", "text": "the ledger is stashed", "stash": true });
+    c.harness.engine.put_segments(&c.harness.scope, serde_json::from_value(put).unwrap()).await.unwrap();
+    let path = "/api/projects/p/stash/retrieve";
+    let (status, reply) = c.call("POST", path, Some(json!({ "query": "ledger" }))).await;
+    assert_eq!((status.as_u16(), &reply["segments_found"]), (200, &json!(1)), "{reply}");
+    let params = json!({ "name": "context_retrieve_stashed", "arguments": { "project_id": "p", "query": "ledger" } });
+    let reply = json_of(c.send(rpc("tools/call", &params)).await).await;
+    assert_eq!(reply["result"]["structuredContent"]["retrieved_segments"][0]["tier"], "stashed", "{reply}");
+    assert_error(
+        c.call("POST", path, Some(json!({ "query": "ledger", "move_to_active": true }))).await,
+        403,
+        "READ_ONLY",
+    );
 }
 
 #[tokio::test]

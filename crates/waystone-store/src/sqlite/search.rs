@@ -127,7 +127,12 @@ pub(crate) fn search_segments(
     };
     let (mut hits, mut page) = (Vec::new(), SegmentPage::default());
     for project in projects {
-        let found = search_project(db, scope, corpora, select, project)?;
+        let mut found = search_project(db, scope, corpora, select, project)?;
+        if let Some(fits) = select.fits {
+            let best = found.keys.first().map_or(0.0, |(_, best)| best.score);
+            found.keys.retain(|(_, found)| fits(found, best));
+            found.matches = found.keys.len() as u64;
+        }
         page.total += found.matches;
         page.total_is_lower_bound |= found.is_cut;
         // What is near in meaning alone is not worth more for being one's own.

@@ -266,3 +266,48 @@ async fn an_id_of_a_segment_in_the_window_stashes_that_one() {
     assert_eq!((pinned.stashed_segments.len(), pinned.errors.len()), (0, 1));
     assert_eq!(in_window(&h).await, [all[0].clone(), all[2].clone()]);
 }
+
+#[tokio::test]
+async fn what_is_near_in_meaning_alone_comes_back_only_if_it_is_very_near() {
+    let h = Harness::new();
+    let puppy = add_one(&h, json!({ "text": "The puppy chased a cat", "stash": true, "task_id": "t" })).await;
+    let texts = json!([
+        "We decided to use Postgres for the billing service",
+        "unit tests for the payment module are flaky",
+        "fn load_user(id: u64) -> User",
+        "invoice totals of March",
+        "the disk is full",
+        "retry the upload with a longer timeout",
+        "The cache is invalidated every night",
+    ]);
+    add(&h, json!({ "texts": texts, "stash": true, "task_id": "u" })).await;
+    for query in ["xyzzy plugh", "qwertyuiop zxcvb", "elephant", "something completely different", "holiday in Spain"] {
+        let found = search(&h, json!({ "query": query })).await.unwrap();
+        let moved = retrieve(&h, json!({ "query": query, "move_to_active": true })).await.unwrap();
+        assert_eq!((json!(moved.moved_to_active), moved.segments_found), (json!([]), 0), "{query}: {found:#?}");
+    }
+    assert_eq!(in_window(&h).await, Vec::<String>::new());
+    let moved = retrieve(&h, json!({ "query": "dog", "move_to_active": true })).await.unwrap();
+    assert_eq!((json!(moved.moved_to_active), moved.segments_found), (json!([puppy]), 1));
+}
+
+#[tokio::test]
+async fn what_is_counted_as_found_is_what_more_room_would_bring() {
+    let h = Harness::new();
+    let texts: Vec<String> =
+        (0..30).map(|n| format!("{} number {n}", if n % 3 == 0 { "ledger" } else { "weather" })).collect();
+    add(&h, json!({ "texts": texts, "stash": true })).await;
+    for query in ["ledger", "ledger number", "weather 4", "nothing of it", "accounting books"] {
+        let some = retrieve(&h, json!({ "query": query, "limit": 2 })).await.unwrap();
+        let all = retrieve(&h, json!({ "query": query, "limit": 1000 })).await.unwrap();
+        assert_eq!(some.segments_found, all.segments_found, "{query}");
+        assert_eq!(all.segments_found, all.retrieved_segments.len() as u64, "{query}");
+        assert_eq!(some.retrieved_segments, all.retrieved_segments[..some.retrieved_segments.len()], "{query}");
+        assert_eq!(some.retrieved_segments.len() as u64, all.segments_found.min(2), "{query}");
+        let matches = search(&h, json!({ "query": query })).await.unwrap().total_matches;
+        assert!(all.segments_found <= matches, "{query}: {} of {matches}", all.segments_found);
+    }
+    let ledger = retrieve(&h, json!({ "query": "ledger" })).await.unwrap();
+    assert_eq!(ledger.segments_found, 10, "not what stands beside them");
+    assert_eq!(retrieve(&h, json!({})).await.unwrap().segments_found, 30);
+}
