@@ -118,6 +118,16 @@ impl Sqlite {
         }
     }
 
+    /// Looks at the database with a connection that has not searched before: a check would compare what such a one remembers of the tables of
+    /// words with what others have made of them since, and call it damage.
+    async fn check_alone<T: Send + 'static>(
+        &self,
+        check: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
+    ) -> Result<T> {
+        let (path, keys) = (self.directory.database(), Arc::clone(self.directory.keys()));
+        self.readers.read(move |_| check(&open_reader(&path, &keys)?)).await
+    }
+
     /// Compares rows and file of a group. A file that is written after the rows were read holds more than they do, so
     /// what is not as it should be is looked at again while no one writes files.
     async fn look(&self, after: i64) -> Result<Option<Diagnosis>> {
@@ -202,11 +212,7 @@ impl Store for Sqlite {
     }
 
     async fn check_database(&self, _: &Scope) -> Result<Option<Finding>> {
-        // Not with a connection that has searched before: the check would compare what that one remembers of the index of words with what
-        // others have made of it since, and call it damage.
-        let path = self.directory.database();
-        let keys = Arc::clone(self.directory.keys());
-        self.readers.read(move |_| doctor::check_database(&open_reader(&path, &keys)?)).await
+        self.check_alone(doctor::check_database).await
     }
 
     async fn count_single_copies(&self, scope: &Scope) -> Result<u64> {
@@ -241,10 +247,10 @@ impl Store for Sqlite {
             findings.extend(damaged);
             next = if let Walk::At(key) = walk { Some(key) } else { None };
         }
-        if self.readers.read(doctor::needs_healing).await?
-            || self.writer.write(|db| Ok(search::is_any_closed(db)?)).await?
-        {
-            findings.extend(self.writer.write(doctor::heal_derived).await?);
+        let is_damaged = self.check_alone(|db| Ok(search::is_any_damaged(db)?)).await?
+            || self.writer.write(|db| Ok(search::is_any_closed(db)?)).await?;
+        if is_damaged || self.readers.read(doctor::needs_healing).await? {
+            findings.extend(self.writer.write(move |db| doctor::heal_derived(db, is_damaged)).await?);
         }
         Ok(findings)
     }

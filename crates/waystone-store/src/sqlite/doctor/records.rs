@@ -141,13 +141,12 @@ fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 pub(crate) fn needs_healing(db: &Connection) -> DbResult<bool> {
-    Ok(!wrong_sums(db)?.is_empty() || lacks_index(db)? || search::is_any_damaged(db)?)
+    Ok(!wrong_sums(db)?.is_empty() || lacks_index(db)?)
 }
 
-/// Makes anew what does not follow from what it is made from, as it is now.
-pub(crate) fn heal_derived(db: &Connection) -> DbResult<Vec<Finding>> {
-    let (sums, lacks_index, is_damaged) =
-        (wrong_sums(db)?, lacks_index(db)?, search::is_any_damaged(db)? || search::is_any_closed(db)?);
+/// Makes anew what does not follow from what it is made from, as it is now; and the tables of words, if they are damaged.
+pub(crate) fn heal_derived(db: &Connection, is_damaged: bool) -> DbResult<Vec<Finding>> {
+    let (sums, lacks_index) = (wrong_sums(db)?, lacks_index(db)?);
     if !sums.is_empty() {
         recount(db)?;
         recount_usage(db)?;
