@@ -29,6 +29,7 @@ mod recent;
 pub mod resume;
 pub mod retention;
 pub mod score;
+mod script;
 pub mod search;
 pub mod secret;
 pub mod store;

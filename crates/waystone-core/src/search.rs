@@ -5,6 +5,7 @@ mod text;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::script::{composed, pairs, unspaced_runs};
 use crate::words::humps;
 
 pub use snippet::{Snippet, snippet};
@@ -36,9 +37,10 @@ const STOP_WORDS: &str = "a about after again all am an and any are as at be bec
     my no not of off on once only or other our out over own she should so some such than that the their them then there these \
     they this those to too under until up very was we were what when where which while who whom why will with would you your";
 
-/// What the index of words is given for a text: the text, and the parts of its names in camelCase. Parts of names in snake_case the
-/// index finds by itself.
+/// What the index of words is given for a text: the text, the parts of its names in camelCase, and of runs without spaces between words
+/// the pairs of characters. Parts of names in snake_case the index finds by itself.
 pub fn indexed(text: &str) -> String {
+    let text = &*composed(text);
     let mut all = text.to_owned();
     for run in runs(text) {
         let mut parts = humps(run).peekable();
@@ -48,6 +50,13 @@ pub fn indexed(text: &str) -> String {
                 all.push(if all.len() == text.len() { '\n' } else { ' ' });
                 all.push_str(part);
             }
+        }
+    }
+    for run in unspaced_runs(text) {
+        // The last character alone, so that each begins a word.
+        for word in pairs(&run).chain(run.last().map(char::to_string)) {
+            all.push(' ');
+            all.push_str(&word);
         }
     }
     all
@@ -77,17 +86,26 @@ impl Wanted {
     }
 }
 
+/// Behind a term that is the beginning of words.
+const BEGINS: char = '*';
 /// It stands in no word, for those are in lower case.
 const OR: &str = " OR ";
 
 /// Reads a query. `frequency` says about how many texts have a word.
 pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
+    let query = &*composed(query);
     let exact = exact_terms(query);
     let stop: HashSet<&str> = STOP_WORDS.split_whitespace().collect();
     let mut terms: Vec<String> =
         runs(query).flat_map(|run| [run.to_lowercase()].into_iter().chain(humps(run).map(str::to_lowercase))).collect();
     if terms.iter().any(|term| !stop.contains(term.as_str())) {
         terms.retain(|term| !stop.contains(term.as_str()));
+    }
+    for run in unspaced_runs(query) {
+        match &run[..] {
+            [one] => terms.push(format!("{one}{BEGINS}")),
+            run => terms.extend(pairs(run)),
+        }
     }
     let mut ranked: Vec<(u32, String)> = terms.into_iter().map(|term| (frequency(&term), term)).collect();
     ranked.sort();
@@ -109,7 +127,11 @@ pub fn wanted(query: &str, frequency: impl Fn(&str) -> u32) -> Wanted {
 
 /// Only letters and digits are left of a query, so that nothing in it is taken for an operator.
 fn any_of(terms: &[String]) -> Option<String> {
-    let quoted: Vec<String> = terms.iter().map(|term| format!("\"{term}\"")).collect();
+    let quote = |term: &String| match term.strip_suffix(BEGINS) {
+        Some(beginning) => format!("\"{beginning}\"{BEGINS}"),
+        None => format!("\"{term}\""),
+    };
+    let quoted: Vec<String> = terms.iter().map(quote).collect();
     (!quoted.is_empty()).then(|| quoted.join(OR))
 }
 
@@ -122,10 +144,16 @@ fn exact_terms(query: &str) -> Vec<String> {
     let is_name = |word: &&str| {
         let is_joined = runs(word).count() > 1 && !word.contains(['\'', '\u{2019}']);
         let is_mixed = word.contains(|c: char| c.is_ascii_digit()) && word.contains(char::is_alphabetic);
-        is_joined || is_mixed || runs(word).any(|run| humps(run).nth(1).is_some())
+        // A run without spaces may be a name, and is found as it stands besides by its pairs.
+        let is_unspaced = unspaced_runs(word).iter().any(|run| run.len() > 2);
+        is_unspaced || is_joined || is_mixed || runs(word).any(|run| humps(run).nth(1).is_some())
     };
     let names = query.split(|c: char| c.is_whitespace() || "\"(){}[]<>,;".contains(c)).filter(is_name);
-    let mut terms: Vec<String> = quoted.chain(names).map(phrase).filter(|term| !term.is_empty()).collect();
+    let in_index = |part: &str| match unspaced_runs(part) {
+        none if none.is_empty() => vec![phrase(part)],
+        runs => runs.iter().map(|run| pairs(run).collect::<Vec<_>>().join(" ")).collect(),
+    };
+    let mut terms: Vec<String> = quoted.chain(names).flat_map(in_index).filter(|term| !term.is_empty()).collect();
     let mut seen = HashSet::new();
     terms.retain(|term| seen.insert(term.clone()));
     terms.truncate(EXACT_MAX);
@@ -198,6 +226,7 @@ mod tests {
         assert_eq!(indexed("fn loadUser(id)"), "fn loadUser(id)\nload User");
         assert_eq!(indexed("HTTPServer and parseJson"), "HTTPServer and parseJson\nHTTP Server parse Json");
         assert_eq!(indexed("plain snake_case"), "plain snake_case");
+        assert_eq!(indexed("数据库 cafe\u{301}"), "数据库 café 数据 据库 库");
     }
 
     #[test]
@@ -226,6 +255,8 @@ mod tests {
         check("who's E0425", r#""e0425" OR "s""#, r#""e0425""#);
         check(r#""cannot open" ledger"#, r#""cannot open" OR "cannot" OR "ledger" OR "open""#, r#""cannot open""#);
         check(r#"a" OR b NOT (c*) ^d {e}: NEAR"#, r#""b" OR "c" OR "d" OR "e" OR "near""#, "");
+        check("数据库", r#""数据 据库" OR "据库" OR "数据" OR "数据库""#, r#""数据 据库""#);
+        check("数", r#""数" OR "数"*"#, "");
         check("", "", "");
         check("?! \0 ()", "", "");
     }

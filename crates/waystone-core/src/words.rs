@@ -1,5 +1,7 @@
 //! Words that a text must have, as a person types them: single ones, and "phrases in quotes".
 
+use crate::script::{composed, is_unspaced};
+
 /// What must occur in a text, whatever the case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words(Vec<Term>);
@@ -14,7 +16,7 @@ impl Words {
     /// Everything between quotes is a phrase; of the rest, runs of letters, digits and `_` are words.
     pub fn parse(query: &str) -> Self {
         let mut terms = Vec::new();
-        for (at, part) in query.to_lowercase().split('"').enumerate() {
+        for (at, part) in composed(query).to_lowercase().split('"').enumerate() {
             if at % 2 == 1 {
                 let phrase = part.trim();
                 terms.extend((!phrase.is_empty()).then(|| Term::Phrase(phrase.to_owned())));
@@ -30,16 +32,19 @@ impl Words {
         self.0.is_empty()
     }
 
-    /// Whether every word stands in `text`, alone or as a part of a name such as `camelCase` or `snake_case`, and every phrase
-    /// anywhere.
+    /// Whether every word stands in `text`, alone or as a part of a name such as `camelCase` or `snake_case`, and anywhere every phrase and
+    /// what is written without spaces between words.
     pub fn are_in(&self, text: &str) -> bool {
         if self.0.is_empty() {
             return true;
         }
+        let text = &*composed(text);
         let lower = text.to_lowercase();
         self.0.iter().all(|term| match term {
             Term::Phrase(phrase) => lower.contains(phrase.as_str()),
-            Term::Word(word) => lower.contains(word.as_str()) && has_word(text, &lower, word),
+            Term::Word(word) => {
+                lower.contains(word.as_str()) && (word.contains(is_unspaced) || has_word(text, &lower, word))
+            }
         })
     }
 }
@@ -97,6 +102,12 @@ mod tests {
         check("", "anything", true);
         check("launch bugs", "Bugs of the LAUNCH", true);
         check("launch bugs", "launch day", false);
+        check("数据库", "数据库连接失败,请检查端口设置", true);
+        check("连接 端口", "数据库连接失败,请检查端口设置", true);
+        check("连接 硬盘", "数据库连接失败,请检查端口设置", false);
+        check("데이터베이스", "데이터베이스를 연결", true);
+        check("caf\u{e9}", "a cafe\u{301} nearby", true);
+        check("cafe\u{301}", "a caf\u{e9} nearby", true);
         check("art", "a start", false);
         check("user", "fn loadUserById()", true);
         check("user", "get_user_name", true);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use aho_corasick::AhoCorasick;
 
 use super::{STOP_WORDS, exact_terms, runs};
+use crate::script::{pairs, unspaced_runs};
 use crate::words::humps;
 
 /// As many characters are shown.
@@ -31,6 +32,7 @@ pub fn snippet(text: &str, query: &str) -> Snippet {
     let words = runs(query).map(str::to_lowercase).filter(|word| !stop.contains(word.as_str()));
     let stems: HashSet<String> = words.map(|word| stem(&word).to_owned()).take(WORDS_MAX).collect();
     let exact = exact_terms(query);
+    let parts: Vec<String> = unspaced_runs(query).iter().flat_map(|run| parts_of(run)).take(WORDS_MAX).collect();
     let has_word = Words::of(&stems, text.len() > TEXT_BYTES);
     let (mut best, mut most, mut number, mut read) = ("", 0, 1, 0);
     let lines = text.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty());
@@ -52,13 +54,15 @@ pub fn snippet(text: &str, query: &str) -> Snippet {
             }
         };
         // A line that says something is shown rather than a title, where none fits.
-        let worth = WORDS_MAX * named + 2 * found.len() + usize::from(line.split_whitespace().nth(2).is_some());
+        let found = found.len() + parts.iter().filter(|part| line.contains(part.as_str())).count();
+        let worth = WORDS_MAX * named + 2 * found + usize::from(line.split_whitespace().nth(2).is_some());
         if best.is_empty() || worth > most {
             (best, most, number) = (line, worth, at);
         }
     }
     let first = runs(best).find(|run| found_in(run, &stems).next().is_some());
-    let at = first.map_or(0, |run| run.as_ptr() as usize - best.as_ptr() as usize);
+    let first = first.map(|run| run.as_ptr() as usize - best.as_ptr() as usize);
+    let at = parts.iter().filter_map(|part| best.find(part.as_str())).chain(first).min().unwrap_or(0);
     let (before, length) = (best[..at].chars().count(), best.chars().count());
     let skip = if length <= CHARS { 0 } else { before.saturating_sub(CHARS / 3) };
     let shown: String = best.chars().skip(skip).take(CHARS).collect();
@@ -90,6 +94,11 @@ fn found_in<'a>(run: &'a str, stems: &'a HashSet<String>) -> impl Iterator<Item 
     })
 }
 
+/// What of a run without spaces is looked for in a line.
+fn parts_of(run: &[char]) -> Vec<String> {
+    if let [one] = run { vec![one.to_string()] } else { pairs(run).collect() }
+}
+
 fn stem(word: &str) -> &str {
     let plain = ["ing", "ed", "s"].iter().find_map(|end| word.strip_suffix(end)).filter(|rest| rest.len() > 2);
     let word = plain.unwrap_or(word);
@@ -107,6 +116,7 @@ mod tests {
         check("why could the ledger not be opened, permission?", "cannot open the Ledger file: permissions");
         check("ledger", "the ledger is here");
         check("nothing of it", "the ledger is here");
+        assert_eq!(snippet("一切正常\n数据库连接失败", "连接失败").text, "数据库连接失败");
         let found = snippet("Exit code 1\n--- FAIL: TestRetry", "retry tests failing");
         assert_eq!(found, Snippet { text: "--- FAIL: TestRetry".to_owned(), line: 2 });
         check("", "the ledger is here");

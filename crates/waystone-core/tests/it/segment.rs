@@ -2,6 +2,7 @@
 
 mod collect;
 mod random;
+mod script;
 mod stash;
 mod task;
 mod time;

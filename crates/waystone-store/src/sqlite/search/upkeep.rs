@@ -13,7 +13,7 @@ use crate::sqlite::seal::is_sealed;
 use crate::sqlite::segment::reindex;
 
 /// How the index is made. It is made anew where it was made by another number.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// How much is done in one transaction: operations that are looked at, sessions, and bytes of text that are indexed. Writers wait meanwhile.
 const OPERATIONS_MAX: i64 = 1000;
 const SESSIONS_MAX: usize = 16;
