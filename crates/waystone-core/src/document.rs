@@ -39,6 +39,10 @@ const PROJECT_SECTIONS: &[Section] = &[
     ("snapshots", Some(SNAPSHOTS_MAX)),
 ];
 
+/// They cannot be sorted here, as little of a document is held.
+const ORDER: &str = "its parts are read one by one, in this order: format, version, then session, checkpoints, or project, tasks, segments, snapshots";
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// One part of a document.
 #[derive(Debug)]
 pub enum Part {
@@ -125,7 +129,16 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
+    /// Editors of some systems put it before a text.
+    fn skip_byte_order_mark(&mut self) -> Result<()> {
+        if self.fill()?.starts_with(BYTE_ORDER_MARK) {
+            self.consume(BYTE_ORDER_MARK.len())?;
+        }
+        Ok(())
+    }
+
     fn read_beginning(&mut self) -> Result<()> {
+        self.skip_byte_order_mark()?;
         // Compressed with gzip or zstd: what it becomes is not known before it is.
         if let [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] = self.fill()? {
             return Err(wrong("it is compressed; unpack it first"));
@@ -171,8 +184,8 @@ impl<R: Read> Reader<R> {
                 "format" if found == "id" => {
                     "it is no session and no project that was exported; conversations cannot be imported yet".to_owned()
                 }
-                "format" => format!("it begins with `{found}` and not with `{name}`, as what was exported does"),
-                _ => format!("`{found}` stands where {name} must; its parts have an order"),
+                "format" => format!("it begins with `{found}` and not with `{name}`; {ORDER}"),
+                _ => format!("`{found}` stands where {name} must; {ORDER}"),
             }));
         }
         self.expect(b':')

@@ -1,7 +1,10 @@
 //! What is refused, and by which name.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use waystone_core::Limits;
+use waystone_core::api::ImportStatus;
 use waystone_testkit::Harness;
 use waystone_testkit::contexts::Random;
 use waystone_testkit::fault::import::{state, valid};
@@ -53,6 +56,25 @@ async fn a_document_that_is_not_one_is_refused() {
     let good = session_document().await.to_string();
     check(&h, good.clone() + "{}", "INVALID_INPUT", "something follows").await;
     check(&h, &good[..good.len() - 1], "INVALID_INPUT", "ends in the middle").await;
+}
+
+#[tokio::test]
+async fn what_editors_and_tools_make_of_a_document_is_taken_or_told_of() {
+    let document = session_document().await;
+    let sorted = serde_json::to_string(&document.as_object().unwrap().iter().collect::<BTreeMap<_, _>>()).unwrap();
+    let order = "its parts are read one by one, in this order: format, version, then session, checkpoints, or project, tasks, segments, snapshots";
+    let h = elsewhere();
+    check(&h, sorted, "INVALID_INPUT", order).await;
+    let late = sorted_parts(&document, ["format", "version", "checkpoints", "session"]);
+    check(&h, late, "INVALID_INPUT", order).await;
+    check(&h, b"\xef\xbb{}".to_vec(), "INVALID_INPUT", "at byte 0").await;
+    let with_mark = format!("\u{feff}{document}");
+    assert_eq!(h.import(with_mark).await.unwrap().status, ImportStatus::Imported);
+}
+
+fn sorted_parts(document: &Value, names: [&str; 4]) -> String {
+    let parts: Vec<String> = names.iter().map(|name| format!("\"{name}\":{}", document[*name])).collect();
+    format!("{{{}}}", parts.join(","))
 }
 
 #[tokio::test]
