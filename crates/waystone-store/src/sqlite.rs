@@ -122,7 +122,7 @@ impl Sqlite {
     /// words with what others have made of them since, and call it damage.
     async fn check_alone<T: Send + 'static>(
         &self,
-        check: impl FnOnce(&Connection) -> DbResult<T> + Send + 'static,
+        check: impl FnOnce(&Connection) -> error::DbResult<T> + Send + 'static,
     ) -> Result<T> {
         let (path, keys) = (self.directory.database(), Arc::clone(self.directory.keys()));
         self.readers.read(move |_| check(&open_reader(&path, &keys)?)).await

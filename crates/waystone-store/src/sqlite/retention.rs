@@ -70,6 +70,7 @@ fn remove_doomed(
     }
     groups.extend(groups_of_children(db, &keys)?);
     remove_rows(db, doomed.session, &keys)?;
+    groups.extend(heir_of_newest(db, doomed.session)?);
     let kind = if doomed.is_session { "session.purged" } else { "checkpoint.purged" };
     let told = &ids[..ids.len().min(IDS_TOLD_MAX)];
     let mut payload = json!({
@@ -88,6 +89,17 @@ fn remove_doomed(
             .execute(params![group, seq])?;
     }
     Ok(groups.into_iter().collect())
+}
+
+/// The group that is the newest of a session once the newest has nothing left: its file is then the one that says what the session is.
+fn heir_of_newest(db: &Connection, session: i64) -> DbResult<Option<i64>> {
+    Ok(db
+        .prepare_cached(
+            "SELECT max(g.key) FILTER (WHERE EXISTS (SELECT 1 FROM checkpoint WHERE group_key = g.key)) AS heir, max(g.key) AS newest
+             FROM checkpoint_group AS g WHERE g.session = ?1 HAVING heir <> newest",
+        )?
+        .query_row(params![session], |row| row.get(0))
+        .optional()?)
 }
 
 /// The groups of what continues these: their files say what it continued, and it is gone.

@@ -190,3 +190,24 @@ async fn whatever_is_restored_from_an_old_backup_has_its_whole_grace() {
         assert_eq!(from, Some(h.clock.now().ms()), "{table}");
     }
 }
+
+/// What a session is called and whether it is deleted stands in the file of its newest group, which may go before the others.
+#[tokio::test]
+async fn what_a_session_is_stays_in_a_file_when_its_newest_group_is_removed() {
+    let mut h = Harness::new();
+    let ids = save_all(&h, "s", 0..33).await;
+    h.engine.delete_session(&h.scope, &id("s"), Deletion::default()).await.unwrap();
+    h.restart_mirrored().await;
+    h.engine.restore_session(&h.scope, &id("s")).await.unwrap();
+    let named = serde_json::from_value(json!({ "name": "the ledger" })).unwrap();
+    h.engine.update_session(&h.scope, &id("s"), named).await.unwrap();
+    h.restart_mirrored().await;
+    h.engine.delete_checkpoint(&h.scope, &ids[32], PURGE).await.unwrap();
+    h.restart_mirrored().await;
+    assert_eq!(h.check_copies().await.findings, []);
+    rebuild(&mut h).await;
+    assert_eq!(sessions(&h, false).await, ["s"], "it is not deleted");
+    let session = h.engine.find_session(&h.scope, &id("s")).await.unwrap();
+    assert_eq!((session.name.as_deref(), session.checkpoint_count), (Some("the ledger"), 32));
+    h.check_invariants().await;
+}
