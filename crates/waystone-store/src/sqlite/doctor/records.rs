@@ -135,8 +135,8 @@ fn lacks_index(db: &Connection) -> rusqlite::Result<bool> {
                    UNION ALL SELECT 1 FROM session AS s LEFT JOIN checkpoint_index AS i ON i.session = s.key
                    WHERE i.session IS NULL AND s.archived_at_ms IS NULL
                        AND NOT EXISTS (SELECT 1 FROM conversation WHERE session = s.key)
-                       AND NOT EXISTS (SELECT 1 FROM search_index AS f JOIN space AS p ON p.space = f.space
-                                       WHERE f.followed_seq < p.operation_seq)";
+                       AND NOT EXISTS (SELECT 1 FROM search_index AS f JOIN operation AS o ON o.space = f.space AND o.seq > f.followed_seq
+                                       WHERE o.kind <> 'checkpoint.loaded')";
     db.prepare(missing)?.exists([])
 }
 
