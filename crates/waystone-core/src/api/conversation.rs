@@ -86,7 +86,7 @@ const PARAMETER_BYTES_MAX: usize = 16 * 1024;
 const PARAMETER_DEPTH_MAX: usize = 32;
 const TOOL_BYTES_MAX: usize = 256 * 1024;
 
-/// Changes how a conversation is led, from its next turn on. What is left out stays as it is.
+/// Changes how a conversation is led, from the next time its model is asked. What is left out stays as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateContext {
