@@ -9,7 +9,7 @@ use crate::tools::{browser, keyring, node, python};
 use crate::{docs, root, say, sh};
 
 /// Tests that look into files or rows for what is plain there.
-const PLAIN: [&str; 7] = [
+const PLAIN: [&str; 8] = [
     "a_clean_end_mirrors_every_group_into_a_file_of_plain_lines",
     "a_repair_or_restore_opens_another_chain_that_says_after_which_record",
     "doctor_finds_what_does_not_follow_and_makes_it_anew_where_it_can",
@@ -17,6 +17,7 @@ const PLAIN: [&str; 7] = [
     "the_index_is_made_anew_from_what_it_is_made_of",
     "what_is_restored_goes_on_with_numbers_above_all_that_were_given",
     "what_was_removed_is_removed_from_backups_too_and_none_brings_it_back",
+    "words_that_are_damaged_are_made_anew_and_texts_are_taken_again",
 ];
 
 /// Tests of windows as pure functions, which have no store; those of kept ones are with conversations.
